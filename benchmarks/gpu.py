@@ -1,4 +1,4 @@
-"""What a GPU does, as one table. `python benchmarks/gpu.py [--parts a b c layers accuracy others] [--json FILE]`.
+"""What a GPU does, as one table. `python benchmarks/gpu.py [--parts a layers accuracy others] [--json FILE]`.
 
 Kernels are compiled before anything is timed. Ratios are taken side by side in one run; the loop of batched products
 and the CPU's engine are timed on some steps, or some networks, and scaled up.
@@ -125,7 +125,7 @@ def _batched_steps(group, precision: str) -> float:
 
 def layers(ceiling):
     """Kernels against batched products, step by step; problems together and alone; what a second layer costs."""
-    for sizes in ((16, 128), (16, 64, 64), (16, 20, 7), (92, 512), (16, 20, 20, 20)):
+    for sizes in ((16, 128), (16, 64, 64), (16, 20, 7), (16, 20, 20, 20)):
         made, recipe = problems(128, sizes[0], sizes[1:], 2, cells=4)
         whole = Recipe(**(vars(recipe) | {"batch_size": 10**9, "epochs": (1,)}))
         slopes = [run(_group(made, whole), whole).first for run in (_by_kernels, _by_products)]
@@ -216,12 +216,7 @@ def small_networks(ceiling):
     yield from networks("(a) 2,500 networks, 16-128-1, 100 epochs of 62,720 rows", made, recipe, ceiling)
 
 
-def wide_networks(ceiling):
-    made, recipe = problems(128, 92, (512,), 75)
-    yield from networks("(b) 2,500 networks, 92-512-1, 75 epochs of 12,544 rows", made, recipe, ceiling)
-
-
-PARTS = {"a": small_networks, "b": wide_networks, "layers": layers}
+PARTS = {"a": small_networks, "layers": layers}
 PARTS |= {"accuracy": accuracy, "others": others}
 
 

@@ -27,7 +27,7 @@ from bagwise.instances.networks.cpu import (  # noqa: E402
     layout,
     train_networks,
 )
-from bagwise.instances.networks.estimator import NetworkRegressor  # noqa: E402
+from bagwise.instances.networks.estimator import NetworkRegressor, is_worth_a_gpu  # noqa: E402
 from bagwise.instances.networks.gpu import (  # noqa: E402
     Batched,
     gather,
@@ -109,33 +109,23 @@ def test_batched_products_are_the_cpu_engine_on_the_same_rows(hidden, kind):
         assert not found[k, len(expected) :].any()
 
 
-@pytest.mark.parametrize(
-    ("engine", "hidden", "kind"),
-    [
-        ("Fused", (8,), "equal"), ("Fused", (20, 7), "unequal"), ("Fused", (40,), "light"),
-        ("Streamed", (8,), "unequal"), ("Streamed", (140,), "equal"),
-    ],
-)  # fmt: skip
-def test_kernels_are_the_batched_products(engine, hidden, kind):
+@pytest.mark.parametrize(("hidden", "kind"), [((8,), "equal"), ((20, 7), "unequal"), ((40,), "light")])
+def test_the_kernel_agrees_with_batched_products(hidden, kind):
     pytest.importorskip("triton", minversion="3.7")  # the interpreter of older ones does not know numpy 2.4
-    from bagwise.instances.networks import triton_kernels
+    from bagwise.instances.networks.triton_kernels import Fused
 
-    Engine = getattr(triton_kernels, engine)
     how = recipe(hidden=hidden, epochs=(1,))
     problems = [problem(how, weight=weights(kind)), problem(how, n=40, folds=2, seed=3, weight=weights("equal", 40))]
-    assert Engine.fits(grouped(problems, how).plan)
-    found = trained(Engine, problems, how)
-    assert_allclose(found, trained(Batched, problems, how), rtol=1e-5, atol=2e-6)
+    assert Fused.fits(grouped(problems, how).plan)
+    assert_allclose(trained(Fused, problems, how), trained(Batched, problems, how), rtol=1e-5, atol=2e-6)
 
 
-def test_which_networks_the_kernels_take():
+def test_shapes_that_the_kernel_trains():
     pytest.importorskip("triton")
-    from bagwise.instances.networks.triton_kernels import Fused, Streamed
+    from bagwise.instances.networks.triton_kernels import Fused
 
     plans = [layout((16, *hidden, 1)) for hidden in ((), (128,), (64, 64), (2000,), (20, 20, 20))]
     assert [Fused.fits(plan) for plan in plans] == [False, True, True, False, False]
-    assert [Streamed.fits(plan) for plan in plans] == [False, True, False, True, False]
-    assert not Streamed.fits(layout((200, 64, 1)))
 
 
 def test_a_column_that_hardly_varies_for_one_network_is_kept_in_double_precision():
@@ -204,35 +194,6 @@ def test_problems_together_are_problems_alone():
             assert_array_equal(joint.rows, one.held(k))
             assert_allclose(joint.predictions, alone.predictions, rtol=1e-4, atol=1e-4)
             assert_allclose(joint.predictions, joint.networks.predict_each(one.X, joint.rows), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("hidden", SHAPES)
-def test_learners_of_buffers_on_a_device_are_those_of_the_cpu_on_the_same_orders(hidden):
-    how, rng = recipe(hidden=hidden), np.random.default_rng(2)
-    one = problem(how, weight=weights("some absent"))
-    scaling = [(one.x_shift[k], inverse(one.x_scale[k]), one.y_shift[k], 1 / one.y_scale[k]) for k in range(3)]
-    plan = layout((5, *hidden, 1))
-    ours, theirs = ([Learner.begin(plan, scaling[k], 13, 0.3, seed=[7, k]) for k in range(3)] for _ in range(2))
-    parts = np.split(rng.permutation(61), [40])  # two buffers, of which the networks hold unequal numbers of rows
-    buffers = [(one.X[part], one.y[part], one.weight[part], one.fold[part]) for part in parts]
-    for _ in range(2):
-        drawn = [np.random.default_rng(int(learner.stream[0])) for learner in theirs]
-        assert network_together.learn_together(ours, [0, 1, 2], buffers, 0.01, "cpu", "float32")
-        for X, y, weight, fold in buffers:
-            for k, learner in enumerate(theirs):
-                rows = np.flatnonzero((fold != k) & (weight > 0))
-                keys = torch.from_numpy(network_orders.epoch_keys(drawn[k], 1).astype(np.int64))
-                order = network_orders.shuffled(torch.from_numpy(rows)[None], torch.tensor([len(rows)]), keys)[
-                    0
-                ].numpy()
-                data = (*learner.prepared(X, y, weight, order), frozen(np.arange(len(order))))
-                state = frozen(plan), learner.parameters, learner.memory
-                kernels(X.dtype).train_epoch(*data, *state, 13, 0.01, 0.3, learner.steps)
-                learner.steps += -(-len(rows) // 13)
-        for rng, mine, other in zip(drawn, ours, theirs, strict=True):
-            other.stream = rng.integers(2**64, size=1, dtype=np.uint64)
-            assert_allclose(mine.parameters, other.parameters, rtol=1e-4, atol=1e-5)
-            assert mine.steps == other.steps and mine.stream == other.stream
 
 
 def test_a_snapshot_is_a_shorter_run_and_the_same_seed_the_same_networks():
@@ -325,10 +286,8 @@ def test_divergence_is_an_error():
 
 def test_what_is_worth_a_gpu():
     small, large = recipe(), recipe(hidden=(512,), epochs=(10**6,))
-    assert not network_devices.worth_a_gpu([problem(small)] * 9, small) and network_devices.worth_a_gpu(
-        [problem(large)] * 9, large
-    )
-    assert not network_devices.worth_a_gpu([problem(large)], large)  # three networks
+    assert not is_worth_a_gpu([problem(small)] * 9, small) and is_worth_a_gpu([problem(large)] * 9, large)
+    assert not is_worth_a_gpu([problem(large)], large)  # three networks
 
 
 def test_auto_on_a_machine_without_a_gpu_is_the_cpu_and_wrong_choices_are_refused(monkeypatch):

@@ -66,7 +66,7 @@ class Passes:
     def __exit__(self, *_) -> None:
         self._temporary.cleanup()
 
-    def each(self, name: str, function: Callable, tasks: list[tuple], *shared, executor=None) -> list[Arrays]:
+    def each(self, name: str, function: Callable, tasks: list[tuple], *shared) -> list[Arrays]:
         """Return the arrays that ``function(*task, *shared)`` gives for each task, in order; they stay on disk.
 
         The first item of a task is a partition, or something else with a name and a number of rows.
@@ -78,8 +78,7 @@ class Passes:
         missing = [_Task(place, task) for place, task in zip(places, tasks, strict=True) if not _is_whole(place)]
         if missing:
             report = self._report(name, tasks, missing)
-            how: dict[str, Any] = {"name": name, "report": report}
-            for _ in in_order(executor or self.executor, _make, missing, (function, *shared), **how):
+            for _ in in_order(self.executor, _make, missing, (function, *shared), name=name, report=report):
                 pass
         return [Arrays(place) for place in places]
 

@@ -15,14 +15,12 @@ from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from bagwise.execution import Processes, Serial
-from bagwise.execution.resources import announce, settled
-from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     Learner,
     NetworkEnsemble,
@@ -33,8 +31,8 @@ from bagwise.instances.networks.cpu import (
     moments_without,
     refuse_divergence,
 )
-from bagwise.instances.networks.estimator import PRECISIONS, NetworkRegressor, are_worth_a_gpu
-from bagwise.instances.out_of_fold import CrossFit, OutOfFold, one_of
+from bagwise.instances.networks.estimator import NetworkRegressor
+from bagwise.instances.out_of_fold import CrossFit, OutOfFold
 from bagwise.scale.passes import Arrays
 from bagwise.scale.training_data import Columns, TrainingData
 
@@ -157,7 +155,11 @@ def fit_networks(
     regressor: NetworkRegressor, data: TrainingData, *, fold, weight, stage: OutOfFold
 ) -> tuple[FoldNetworks, CrossFit]:
     """Train the networks without each fold, after each number of epochs that is tried."""
-    one_of(regressor.precision, PRECISIONS, "precision")
+    if regressor.device not in ("cpu", "auto"):
+        raise ValueError(
+            f"device={regressor.device!r} is not supported for a scan: networks that learn from streamed rows are "
+            "trained on the CPU. Use device='cpu', or load the bags."
+        )
     epochs, n_folds = tuple({"epochs": number} for number in regressor.recipe().epochs), int(fold.max()) + 1
     held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
     networks = train(regressor, data, fold, weight, held, n_jobs=stage.n_jobs)
@@ -195,22 +197,16 @@ class Share(NamedTuple):
 def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: list[int], *, n_jobs=None):
     """Train a network without each fold in ``held``; each is an ensemble of its states after each number of epochs."""
     recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.known.sizes.sum())
-    worth = are_worth_a_gpu(len(held), float(len(held)) * n_rows, width, recipe)
-    place, dtype = settled(regressor.device, worth=worth), data.parts[0].load().dtype
+    dtype = data.parts[0].load().dtype
     known = tuple(data.each("network-targets", _bag_values, own=(fold, weight, data.y)))
     learners, y_scale = _beginners(recipe, width, _fold_rows(data, fold, weight), held)
     stream = RowStream(tuple(data.parts), known, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
-    executor, how = data.passes.executor, (_train_share, n_jobs or regressor.n_jobs)
-    if place != "cpu":  # the GPU belongs to this process, whatever runs the passes
-        executor, how = Serial(), (_train_on_device, place, regressor.precision)  # type: ignore[assignment]
-    kept = []
+    n_shares, kept = min(len(held), _workers(data.passes.executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
-        several = np.array_split(np.arange(len(held)), min(len(held), _workers(executor, len(held))))
+        several = np.array_split(np.arange(len(held)), n_shares)
         shares = [Share([learners[e] for e in some], [held[e] for e in some], n_rows) for some in several]
-        shared = (stream, epoch, recipe.learning_rate, *how)
-        found = data.passes.each(
-            f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared, executor=executor
-        )
+        shared = (stream, epoch, recipe.learning_rate, n_jobs or regressor.n_jobs)
+        found = data.passes.each(f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared)
         refuse_divergence(all(bool(one["finite"]) for one in found), epoch, recipe)
         _keep_states(learners, found)
         if epoch + 1 in recipe.epochs:
@@ -287,37 +283,21 @@ def _workers(executor, n_networks: int) -> int:
     return effective_n_jobs(executor.n_jobs) if isinstance(executor, Processes) else n_networks
 
 
-def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, train: Any, *options) -> dict:
+def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, n_jobs) -> dict:
     """Train networks for an epoch; the share is not changed, as a cluster may train it twice."""
-    learners = deepcopy(share.learners)
-    finite = train(learners, share.held, stream, epoch, rate, *options)
-    names = ("parameters", "memory", "stream", "steps")
-    return {name: np.array([getattr(one, name) for one in learners]) for name in names} | {"finite": finite}
-
-
-def _train_share(learners: list[Learner], held: list[int], stream: RowStream, epoch: int, rate: float, n_jobs) -> bool:
     kernels(stream.dtype)  # compiled or loaded here, before threads start
-    finite = True
+    learners, finite = deepcopy(share.learners), True
     with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
         for buffer in stream.buffers(epoch):
-            jobs = zip(learners, held, strict=True)
-            finite &= all(run(delayed(_learn)(*one, buffer, rate) for one in jobs))
-    return finite
+            jobs = (delayed(_learn)(*job, buffer, rate) for job in zip(learners, share.held, strict=True))
+            finite &= all(run(jobs))
+    names = ("parameters", "memory", "stream", "steps")
+    return {name: np.array([getattr(learner, name) for learner in learners]) for name in names} | {"finite": finite}
 
 
 def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
     rows = np.flatnonzero((buffer.fold != held) & (buffer.weight > 0))
     return learner.learn(*learner.prepared(buffer.X, buffer.y, buffer.weight, rows), np.arange(len(rows)), rate)
-
-
-def _train_on_device(
-    learners: list[Learner], held: list[int], stream: RowStream, epoch: int, rate: float, place: str, precision: str
-) -> bool:
-    """Train them on a GPU."""
-    with lock:
-        from bagwise.instances.networks import gpu
-    announce("training networks", place)
-    return gpu.learn_together(learners, held, stream.buffers(epoch), rate, place, precision)
 
 
 def _ensemble(learner: Learner, y_scale: float, kept: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:

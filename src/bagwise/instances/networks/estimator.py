@@ -32,8 +32,8 @@ _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
 
 PRECISIONS = ("float32", "tf32")
-WORTH = 2e12  # least operations for a GPU: about half a minute of one core
-MANY = 8  # least networks for a GPU, which trains a single one no faster than a core
+WORTH = 2e12  # minimum number of operations for a GPU: about half a minute of one core
+MANY = 8  # minimum number of networks for a GPU, which trains a single one no faster than a core
 
 
 class NetworkRegressor(RegressorMixin, BaseEstimator):
@@ -303,16 +303,16 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
     """Train the networks of each problem by the engine of the device."""
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be 'float32' or 'tf32', not {precision!r}")
-    place = device if device == "cpu" else placed(problems, recipe, device)
+    place = settled(device, worth=is_worth_a_gpu(problems, recipe))
     if place != "cpu":
         with lock:
             import torch
 
-            from bagwise.instances.networks import gpu as together
+            from bagwise.instances.networks import gpu
 
         announce("training networks", place)
         try:
-            return together.train_together(problems, recipe, place, precision, n_jobs)
+            return gpu.train_together(problems, recipe, place, precision, n_jobs)
         except torch.OutOfMemoryError:
             warnings.warn(
                 f"the memory of {place} does not hold one of these networks and its data; training on the CPU instead",
@@ -322,23 +322,9 @@ def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", pre
     return [train_networks(problem, recipe, n_jobs=n_jobs) for problem in problems]
 
 
-def placed(problems: list[Problem], recipe: Recipe, device: str) -> str:
-    """Return the device of this work: ``"cpu"``, or the name of a GPU."""
-    return settled(device, worth=worth_a_gpu(problems, recipe))
-
-
-def worth_a_gpu(problems: list[Problem], recipe: Recipe) -> bool:
-    """Return whether the networks and their operations are enough for a GPU."""
+def is_worth_a_gpu(problems: list[Problem], recipe: Recipe) -> bool:
+    """Return whether there are enough networks, and operations in their training, for a GPU to be faster."""
     rows = sum(float(problem.n_networks) * len(problem.y) for problem in problems)
-    return are_worth_a_gpu(sum(problem.n_networks for problem in problems), rows, problems[0].X.shape[1], recipe)
-
-
-def are_worth_a_gpu(n_networks: int, rows: float, n_features: int, recipe: Recipe) -> bool:
-    """Return the same from the number of networks and the sum of their training rows."""
-    return n_networks >= MANY and operations(rows, n_features, recipe) >= WORTH
-
-
-def operations(rows: float, n_features: int, recipe: Recipe) -> float:
-    """Return the number of multiplications and additions of the training."""
-    plan = layout((n_features, *recipe.hidden, 1))
-    return 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())
+    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
+    operations = 6.0 * rows * recipe.epochs[-1] * float((plan[:, ROWS] * plan[:, COLUMNS]).sum())
+    return sum(problem.n_networks for problem in problems) >= MANY and operations >= WORTH

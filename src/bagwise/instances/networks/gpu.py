@@ -1,7 +1,7 @@
 """Training of the networks of one or several cross-fits together on a GPU, as many at once as its memory allows.
 
-Networks with one or two hidden layers are trained by fused kernels where triton is installed (`triton_kernels`); all
-other shapes by batched matrix products of torch, on any of its devices.
+Small networks with one or two hidden layers are trained by fused kernels where triton is installed (`triton_kernels`);
+all others by batched matrix products of torch, on any of its devices.
 
 In each epoch the rows of each network are permuted, and each position is computed independently, without sorting or
 swaps. Positions 0, ..., n - 1 are written as pairs (l, r), position = l a + r with a about the root of n. A round adds
@@ -11,9 +11,8 @@ pairs. A position that is mapped to n or above is mapped again until it is below
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 
 import numpy as np
@@ -27,7 +26,6 @@ from bagwise.instances.networks.cpu import (
     LEAST,
     ROWS,
     WEIGHT_AT,
-    Learner,
     Problem,
     Recipe,
     Trained,
@@ -123,7 +121,6 @@ class Group:
     y_factor: Tensor
     decay: Tensor
     keys: Tensor  # (epochs, networks, rounds)
-    done: Tensor  # steps made before the first epoch
     parameters: Tensor
     first: Tensor
     second: Tensor
@@ -201,8 +198,7 @@ def gather(problems: list[Problem], data: Data, members: list[tuple[int, int]], 
         torch.tensor(batches, dtype=torch.int32, device=device),
         *(torch.as_tensor(part, dtype=dtype, device=device) for part in _scaling(problems, data, members)),
         recipe.weight_decay * torch.tensor(mean, device=device),
-        torch.from_numpy(keys).to(device), torch.zeros(len(members), dtype=torch.int32, device=device),
-        start, torch.zeros_like(start), torch.zeros_like(start),
+        torch.from_numpy(keys).to(device), start, torch.zeros_like(start), torch.zeros_like(start),
     )  # fmt: skip
 
 
@@ -296,7 +292,7 @@ class Batched:
         loss = torch.zeros(len(self.group), device=order.device)
         with products(self.precision), torch.no_grad():
             for step in range(int(self.n_steps.max())):
-                at = (self.group.done + epoch * self.n_steps + step).clamp(max=len(sizes) - 1)  # of those that wait
+                at = (epoch * self.n_steps + step).clamp(max=len(sizes) - 1)  # the networks that wait are past the end
                 loss += self._step(order, sizes[at], step)
         return loss
 
@@ -343,9 +339,6 @@ class Batched:
         parameters.sub_((first * size).div_(second.sqrt().add_(1e-8)))
 
 
-SHARE = 0.6  # of the free memory that one group of networks may take
-
-
 def train_together(problems: list[Problem], recipe: Recipe, device: str, precision="float32", n_jobs=None):
     """Return the trained networks of each problem; all problems must have the same number of features.
 
@@ -361,17 +354,16 @@ def train_together(problems: list[Problem], recipe: Recipe, device: str, precisi
 
 
 def _in_groups(problems: list[Problem], data: Data, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
-    """Train all networks of the problems, as many at a time as fit on the device."""
+    """Train all networks of the problems together, or in smaller groups if the memory of the device is too small."""
     members = [(j, k) for j, problem in enumerate(problems) for k in range(problem.n_networks)]
-    size, trained, at = _at_once(problems, recipe, data), [], 0
-    while at < len(members):
+    size, trained = len(members), []
+    while len(trained) < len(members):
         try:
-            trained += _train(problems, data, members[at : at + size], recipe, precision, n_jobs)
-            at += size
+            trained += _train(problems, data, members[len(trained) :][:size], recipe, precision, n_jobs)
         except torch.OutOfMemoryError:
             if size == 1:
                 raise
-            size = max(1, min(size, len(members) - at) // 2)
+            size = min(size, len(members) - len(trained)) // 2 or 1
             torch.cuda.empty_cache()
     return trained
 
@@ -381,22 +373,8 @@ def engines(plan, device: str):
     if torch.device(device).type == "cuda" and find_spec("triton"):
         with lock:
             from bagwise.instances.networks import triton_kernels as fused
-        fitting = (Engine for Engine in (fused.Fused, fused.Streamed) if Engine.fits(plan))
-        return next(fitting, Batched), fused.shuffled
+        return fused.Fused if fused.Fused.fits(plan) else Batched, fused.shuffled
     return Batched, shuffled
-
-
-def _at_once(problems, recipe: Recipe, data: Data) -> int:
-    """Return the number of networks that fit into free memory with their row orders, weights and activations."""
-    if data.X.device.type != "cuda":
-        return 64
-    longest = max(len(problem.y) for problem in problems)
-    plan = layout((problems[0].X.shape[1], *recipe.hidden, 1))
-    weights = int(plan[-1, BIAS_AT]) * (8 + len(recipe.epochs))
-    batched = engines(plan, "cuda")[0] is Batched
-    activations = 6 * recipe.batch(longest) * int(data.X.shape[1] + plan[:, COLUMNS].sum()) if batched else 0
-    free = torch.cuda.mem_get_info(data.X.device)[0]
-    return max(1, int(SHARE * free / (12 * longest + 4 * (weights + activations))))
 
 
 def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
@@ -419,7 +397,8 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
         try:
             loss = engine.epoch(order, sizes, epoch)
         except Exception as error:
-            _refuse_other(error)
+            if type(error).__name__ != "OutOfResources":  # triton's: the kernel is too large for this GPU
+                raise
             engine = Batched(group, precision)
             loss = engine.epoch(order, sizes, epoch)
         refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
@@ -428,98 +407,9 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
     return kept
 
 
-def _refuse_other(error: Exception) -> None:
-    """Raise the error again unless it is triton's for a kernel that is too large for this GPU."""
-    if type(error).__name__ != "OutOfResources":
-        raise error
-
-
 def step_sizes(group: Group, recipe: Recipe) -> Tensor:
     """Return the step sizes of Adam with bias correction, computed in double precision."""
     n_steps = int((-(-group.counts // group.batches)).max())
-    return _lengths(np.arange(1, recipe.epochs[-1] * n_steps + 1), recipe.learning_rate).to(group.rows.device)
-
-
-def _lengths(steps: np.ndarray, rate: float) -> Tensor:
-    return torch.from_numpy((rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)).astype(np.float32))
-
-
-def learn_together(
-    learners: list[Learner], held: list[int], buffers: Iterable[tuple], rate: float, device: str, precision: str
-) -> bool:
-    """Make one pass over buffers of rows (X, y, weight, fold), and return whether all numbers are finite.
-
-    Learner e learns from the rows that are not in fold ``held[e]``. The host reads the next buffer while the device
-    works on the last.
-    """
-    group, loss = _without_rows(learners, device), torch.zeros(len(learners), device=device)
-    Engine, shuffled = engines(group.plan, device)
-    drawn = [np.random.default_rng(int(learner.stream[0])) for learner in learners]
-    for buffer in buffers:
-        first = min(learner.steps for learner in learners)
-        group = _with_rows(group, buffer, held, [learner.steps - first for learner in learners])
-        for learner, count in zip(learners, group.counts.tolist(), strict=True):
-            learner.steps += -(-count // learner.batch)
-        last = max(learner.steps for learner in learners)
-        sizes = _lengths(np.arange(first + 1, last + 1), rate).to(device)
-        keys = np.concatenate([epoch_keys(rng, 1) for rng in drawn]).astype(np.int64)
-        order = shuffled(group.rows, group.counts, torch.from_numpy(keys).to(device))
-        try:
-            loss += Engine(group, precision).epoch(order, sizes, 0)
-        except Exception as error:
-            _refuse_other(error)
-            Engine = Batched
-            loss += Engine(group, precision).epoch(order, sizes, 0)
-    state = [part.cpu().numpy() for part in (group.parameters, group.first, group.second)]
-    for e, learner in enumerate(learners):
-        learner.parameters[:], learner.memory[1], learner.memory[2] = (part[e, : learner.size] for part in state)
-        learner.stream = drawn[e].integers(2**64, size=1, dtype=np.uint64)
-    return bool(torch.isfinite(loss.sum() + group.parameters.sum()))
-
-
-def _without_rows(learners: list[Learner], device: str) -> Group:
-    """Return the learners as a group without rows."""
-    plan, n = learners[0].plan, len(learners)
-    shift, factor = (np.stack([np.append(one.scaling[i], one.scaling[i + 2]) for one in learners]) for i in (0, 1))
-    centre = shift.mean(axis=0)
-    size = 1 / np.where((factor > 0).all(axis=0), factor.mean(axis=0), 1.0)
-    shift, factor = (shift - centre) / size, factor * size
-    dtype = torch.float64 if factor.max() > STEEP else torch.float32
-    x_shift, x_factor = np.zeros((2, n, int(plan[0, ROWS])))
-    x_shift[:, : len(centre) - 1], x_factor[:, : len(centre) - 1] = shift[:, :-1], factor[:, :-1]
-    scaling = (x_shift, x_factor, shift[:, -1], factor[:, -1])
-    state = np.zeros((3, n, -(-learners[0].size // 16) * 16), dtype=np.float32)
-    for e, learner in enumerate(learners):
-        state[:, e, : learner.size] = learner.parameters, learner.memory[1], learner.memory[2]
-    none = torch.zeros(0, dtype=dtype, device=device)
-    data = Data(none, none, None, np.zeros(1, dtype=np.int64), centre[None], size[None])
-    whole = {"dtype": torch.int32, "device": device}
-    return Group(
-        data, plan, none, none, torch.tensor([learner.batch for learner in learners], **whole),
-        *(torch.as_tensor(part.copy(), dtype=dtype, device=device) for part in scaling),
-        torch.tensor([learner.decay for learner in learners], dtype=torch.float32, device=device),
-        none, torch.zeros(n, **whole), *(torch.from_numpy(part).to(device) for part in state),
-    )  # fmt: skip
-
-
-def _with_rows(group: Group, buffer: tuple, held: list[int], done: list[int]) -> Group:
-    """Return the group with the rows of a buffer."""
-    device, dtype = group.parameters.device, group.data.X.dtype
-    X, y, weight, fold = (torch.tensor(part, device=device) for part in buffer)
-    centre, size = (torch.from_numpy(part[0]).to(device) for part in (group.data.centre, group.data.size))
-    padded = torch.zeros((len(X), group.x_shift.shape[1]), dtype=dtype, device=device)
-    padded[:, : X.shape[1]] = (X.double() - centre[:-1]) / size[:-1]
-    targets = ((y - centre[-1]) / size[-1]).to(dtype)
-    rows, counts = _placed((fold[None] != torch.tensor(held, device=device)[:, None]) & (weight > 0)[None])
-    data = replace(group.data, X=padded, targets=targets, weight=weight)
-    steps = torch.tensor(done, dtype=torch.int32, device=device)
-    return replace(group, data=data, rows=rows, counts=counts.int(), done=steps)
-
-
-def _placed(mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the positions where each line is true, padded with zeros, and their numbers."""
-    counts = mask.sum(dim=1)
-    places = torch.zeros(mask.shape, dtype=torch.int32, device=mask.device)
-    line, row = mask.nonzero(as_tuple=True)
-    places[line, torch.arange(len(row), device=row.device) - (counts.cumsum(0) - counts)[line]] = row.int()
-    return places, counts
+    steps = np.arange(1, recipe.epochs[-1] * n_steps + 1)
+    sizes = recipe.learning_rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)
+    return torch.from_numpy(sizes.astype(np.float32)).to(group.rows.device)

@@ -1,4 +1,4 @@
-"""Kernels that train networks on a GPU: permutations of the rows, narrow networks (`Fused`), wide ones (`Streamed`).
+"""Kernels that train networks on a GPU: permutations of the rows, and whole epochs of networks (`Fused`).
 
 Importing this module imports triton; only `gpu` does so, when a GPU is there. With ``TRITON_INTERPRET=1`` the kernels
 run on the CPU, which is how they are tested.
@@ -59,7 +59,7 @@ def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
     return order
 
 
-# Parts of both engines ------------------------------------------------------------------------------------------------
+# Parts of the kernel --------------------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -110,14 +110,14 @@ def width(units: int) -> int:
     return max(16, triton.next_power_of_2(int(units)))
 
 
-# Networks in registers ------------------------------------------------------------------------------------------------
+# Training ------------------------------------------------------------------------------------------------------------
 
 LARGEST = 8192  # weights of a network, padded to powers of two, that the registers of a program hold four times
 
 
 @triton.jit(do_not_specialize=["epoch"])  # or it would be compiled again for epoch 1
 def fused_epoch(
-    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, done, sizes, losses,
+    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, sizes, losses,
     P, M, V, longest, stride, epoch,
     W2_AT: tl.constexpr, O_AT: tl.constexpr, B1_AT: tl.constexpr, B2_AT: tl.constexpr, BO_AT: tl.constexpr,
     D: tl.constexpr, H: tl.constexpr, G: tl.constexpr, DP: tl.constexpr, HP: tl.constexpr, GP: tl.constexpr,
@@ -150,7 +150,7 @@ def fused_epoch(
     t_shift, t_factor, decay = tl.load(y_shift + e), tl.load(y_factor + e), tl.load(decays + e)
     n, batch = tl.load(counts + e), tl.load(batches + e)
     n_steps = (n + batch - 1) // batch
-    before = tl.load(done + e) + epoch * n_steps
+    before = epoch * n_steps
     loss = 0.0
     for s in range(n_steps):
         start = s * batch
@@ -252,155 +252,8 @@ class Fused:
         losses = torch.empty(len(group), device=order.device)
         fused_epoch[(len(group),)](
             data.X, data.targets, data.X if data.weight is None else data.weight, order, group.counts, group.batches,
-            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, group.done, sizes, losses,
+            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, sizes, losses,
             group.parameters, group.first, group.second, order.shape[1], group.parameters.shape[1], epoch,
             **self.shape, CHUNK=self.chunk, FULL=self.full, num_warps=self.warps,
-        )  # fmt: skip
-        return losses
-
-
-# Networks of one wide hidden layer ------------------------------------------------------------------------------------
-
-PRODUCTS = {"float32": "tf32x3", "tf32": "tf32"}  # three products of ten-bit parts are as good as one in full
-WIDEST = 128  # inputs, padded to a power of two, that a program holds for a chunk of rows
-
-
-@triton.jit
-def scaled_inputs(X, order, x_shift, x_factor, c, stop, D: tl.constexpr, DP: tl.constexpr, CHUNK: tl.constexpr):
-    """Return a chunk of scaled rows of X, their row numbers, and a mask that is False for padding."""
-    od, at = tl.arange(0, DP), c + tl.arange(0, CHUNK)
-    live, kd = at < stop, od < D
-    r = tl.load(order + at, live, 0).to(tl.int64)
-    x = tl.load(X + r[:, None] * D + od[None, :], live[:, None] & kd[None, :], 0.0)
-    shift, factor = tl.load(x_shift + od, kd, 0.0), tl.load(x_factor + od, kd, 0.0)
-    return ((x - shift[None, :]) * factor[None, :]).to(tl.float32), r, live
-
-
-@triton.jit(do_not_specialize=["epoch"])  # or it would be compiled again for epoch 1
-def streamed_epoch(
-    X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, done, sizes, losses, errors,
-    P, M, V, longest, stride, largest, epoch,
-    O_AT: tl.constexpr, B_AT: tl.constexpr, BO_AT: tl.constexpr, D: tl.constexpr, H: tl.constexpr, DP: tl.constexpr,
-    WEIGHTED: tl.constexpr, LEAST: tl.constexpr, CHUNK: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Run all steps of an epoch of network e: D inputs, H units, processed in blocks of BLOCK units."""
-    e = tl.program_id(0).to(tl.int64)
-    P += e * stride
-    M += e * stride
-    V += e * stride
-    order += e * longest
-    errors += e * largest
-    x_shift += e * D
-    x_factor += e * D
-    od, ob, oc = tl.arange(0, DP), tl.arange(0, BLOCK), tl.arange(0, CHUNK)
-    bo, mbo, vbo = tl.load(P + BO_AT), tl.load(M + BO_AT), tl.load(V + BO_AT)
-    t_shift, t_factor, decay = tl.load(y_shift + e), tl.load(y_factor + e), tl.load(decays + e)
-    n, batch = tl.load(counts + e), tl.load(batches + e)
-    n_steps = (n + batch - 1) // batch
-    before = tl.load(done + e) + epoch * n_steps
-    loss = 0.0
-    for s in range(n_steps):
-        start = s * batch
-        stop = tl.minimum(start + batch, n)
-        gbo, heavy = 0.0, 0.0
-        for c in range(start, stop, CHUNK):
-            x, r, live = scaled_inputs(X, order, x_shift, x_factor, c, stop, D, DP, CHUNK)
-            out = tl.zeros((CHUNK,), tl.float32)
-            for h in range(0, H, BLOCK):
-                oh = h + ob
-                kh = oh < H
-                w = tl.load(P + od[:, None] * H + oh[None, :], (od < D)[:, None] & kh[None, :], 0.0)
-                a = rectified(tl.dot(x, w, input_precision=PRECISION) + tl.load(P + B_AT + oh, kh, 0.0)[None, :])
-                out += tl.sum(a * tl.load(P + O_AT + oh, kh, 0.0)[None, :], 1)
-            t = ((tl.load(T + r, live, 0.0) - t_shift) * t_factor).to(tl.float32)
-            miss = tl.where(live, out + bo - t, 0.0)
-            error = miss
-            if WEIGHTED:
-                w_rows = tl.load(weight + r, live, 0.0)
-                error = w_rows * miss
-                heavy += tl.sum(w_rows, 0)
-            loss += tl.sum(error * miss, 0)
-            gbo += tl.sum(error, 0)
-            tl.store(errors + c - start + oc, error)
-        rows = (stop - start).to(tl.float32)
-        if not WEIGHTED:
-            heavy = rows
-        share, size = 1.0 / tl.maximum(heavy, LEAST * rows), tl.load(sizes + before + s)
-        tl.debug_barrier()  # the errors are read by other threads than wrote them
-        for h in range(0, H, BLOCK):
-            oh = h + ob
-            kh = oh < H
-            at, k = od[:, None] * H + oh[None, :], (od < D)[:, None] & kh[None, :]
-            w = tl.load(P + at, k, 0.0)
-            b, o = tl.load(P + B_AT + oh, kh, 0.0), tl.load(P + O_AT + oh, kh, 0.0)
-            g, gb, go = (
-                tl.zeros((DP, BLOCK), tl.float32),
-                tl.zeros((BLOCK,), tl.float32),
-                tl.zeros((BLOCK,), tl.float32),
-            )
-            for c in range(start, stop, CHUNK):
-                x, r, live = scaled_inputs(X, order, x_shift, x_factor, c, stop, D, DP, CHUNK)
-                error = tl.load(errors + c - start + oc)
-                a = rectified(tl.dot(x, w, input_precision=PRECISION) + b[None, :])
-                go += tl.sum(a * error[:, None], 0)
-                delta = tl.where(a > 0, error[:, None] * o[None, :], 0.0)
-                gb += tl.sum(delta, 0)
-                g += tl.dot(tl.trans(x), delta, input_precision=PRECISION)
-            w, m, v = adam(w, tl.load(M + at, k, 0.0), tl.load(V + at, k, 0.0), g, decay, share, size)
-            write(P, M, V, at, k, w, m, v)
-            b, m, v = read(P, M, V, B_AT + oh, kh)
-            b, m, v = adam(b, m, v, gb, 0.0, share, size)
-            write(P, M, V, B_AT + oh, kh, b, m, v)
-            o, m, v = read(P, M, V, O_AT + oh, kh)
-            o, m, v = adam(o, m, v, go, decay, share, size)
-            write(P, M, V, O_AT + oh, kh, o, m, v)
-        bo, mbo, vbo = adam(bo, mbo, vbo, gbo, 0.0, share, size)
-        tl.debug_barrier()  # and so are the weights
-    tl.store(losses + e, loss)
-    tl.store(P + BO_AT, bo)
-    tl.store(M + BO_AT, mbo)
-    tl.store(V + BO_AT, vbo)
-
-
-class Streamed:
-    """A launch per epoch, all networks at once: weights and moments in memory, passed block by block.
-
-    A step needs the errors of all rows before any gradient, so it walks the hidden units twice: once for the outputs,
-    once, with the activations made anew, for gradients and Adam. Making them anew costs half as much arithmetic again,
-    and no activation ever leaves the chip.
-    """
-
-    chunk, block, warps, stages = 32, 128, 8, 1  # the quickest of those tried on an H200
-
-    @staticmethod
-    def fits(plan) -> bool:
-        """Return whether the network has one hidden layer, of any width, and at most `WIDEST` inputs."""
-        return len(plan) == 2 and width(plan[0, ROWS]) <= WIDEST
-
-    def __init__(self, group: Group, precision: str = "float32"):
-        self.group, self.precision = group, PRODUCTS[precision]
-        plan = group.plan
-        self.shape = {
-            "O_AT": int(plan[1, WEIGHT_AT]), "B_AT": int(plan[0, BIAS_AT]), "BO_AT": int(plan[1, BIAS_AT]),
-            "D": int(plan[0, ROWS]), "H": int(plan[0, COLUMNS]), "DP": width(plan[0, ROWS]),
-            "WEIGHTED": group.data.weight is not None, "LEAST": LEAST,
-        }  # fmt: skip
-        chunks = -(-int(group.batches.max()) // self.chunk)
-        self.errors = torch.empty((len(group), chunks * self.chunk), device=group.rows.device)
-
-    def epoch(self, order: Tensor, sizes: Tensor, epoch: int) -> Tensor:
-        """Train on one pass over ``order`` and return the summed loss of each network.
-
-        ``sizes[s]`` is the size of step s of Adam.
-        """
-        group, data = self.group, self.group.data
-        losses = torch.empty(len(group), device=order.device)
-        streamed_epoch[(len(group),)](
-            data.X, data.targets, data.X if data.weight is None else data.weight, order, group.counts, group.batches,
-            group.x_shift, group.x_factor, group.y_shift, group.y_factor, group.decay, group.done, sizes, losses,
-            self.errors, group.parameters, group.first, group.second,
-            order.shape[1], group.parameters.shape[1], self.errors.shape[1], epoch,
-            **self.shape, CHUNK=self.chunk, BLOCK=self.block, PRECISION=self.precision,
-            num_warps=self.warps, num_stages=self.stages,
         )  # fmt: skip
         return losses
