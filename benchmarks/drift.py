@@ -4,7 +4,7 @@ import numpy as np
 
 import bagwise as bw
 
-STREAMS, LENGTH, LEVEL = 300, 250, 0.05
+STREAMS, LENGTH, LEVEL = 1000, 250, 0.05
 
 
 def draw(rng, n_bags: int, shift: float = 0.0) -> list:
