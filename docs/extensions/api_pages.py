@@ -95,7 +95,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "From bags to rows": (
                 *("embeddings.KernelMean", "embeddings.FeatureMean", "embeddings.LandmarkMean"),
                 *("embeddings.NystroemMean", "embeddings.PhaseMean", "embeddings.Pool", "embeddings.Statistics"),
-                *("embeddings.QuantileRows", "embeddings.SlicedQuantiles", "embeddings.Similarity"),
+                *("embeddings.SlicedQuantiles", "embeddings.Similarity"),
                 *("embeddings.SecondKernel", "embeddings.MinusDistance"),
             ),
             "From rows or bags to targets": (

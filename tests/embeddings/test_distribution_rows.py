@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise import kernels as k
-from bagwise.embeddings import FeatureMean, MinusDistance, PhaseMean, QuantileRows, Similarity, SlicedQuantiles
+from bagwise.embeddings import FeatureMean, MinusDistance, PhaseMean, Similarity, SlicedQuantiles
 from bagwise.embeddings.summaries import step_quantiles
 from bagwise.kernels.formulas import FourierFeatures
 from bagwise.testing import zoo
@@ -93,7 +93,7 @@ def test_distances_are_wasserstein_distances():
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(loc=m, size=20) for m in range(4)])
     for n in (20, 60):  # exact whenever the sizes divide n
-        Z = QuantileRows(n).fit_transform(bags)
+        Z = SlicedQuantiles(quantiles=n).fit_transform(bags)
         for i in range(4):
             for j in range(4):
                 squares = np.mean((np.sort(bags[i][:, 0]) - np.sort(bags[j][:, 0])) ** 2)
@@ -105,7 +105,7 @@ def test_distances_are_wasserstein_distances():
 def test_unequal_sizes_come_close():
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(size=37), 1 + rng.normal(size=53)])
-    Z = QuantileRows(2000).fit_transform(bags)
+    Z = SlicedQuantiles(quantiles=2000).fit_transform(bags)
     exact = wasserstein_distance(bags[0][:, 0], bags[1][:, 0])
     np.testing.assert_allclose(np.abs(Z[0] - Z[1]).sum() / np.sqrt(2000), exact, rtol=1e-3)
 
@@ -120,11 +120,6 @@ def test_slices_against_a_loop_over_directions(monkeypatch):
         [(np.sort(bags[0] @ t) - np.sort(bags[1] @ t)) ** 2 for t in embedding.directions_.T]  # sizes 6, quantiles 6
     )
     np.testing.assert_allclose(((Z[0] - Z[1]) ** 2).sum(), squares, rtol=1e-10)
-
-
-def test_one_feature_needs_no_slices():
-    bags = SCALARS["ragged"]
-    np.testing.assert_allclose(SlicedQuantiles(50, 30).fit_transform(bags), QuantileRows(30).fit_transform(bags))
 
 
 # Similarities -------------------------------------------------------------------------------------------------
@@ -177,10 +172,8 @@ def test_awkward_bags_have_finite_rows(embedding, name):
 
 def test_refusals():
     bags = ZOO["ragged"]
-    with pytest.raises(ValueError, match="QuantileRows needs one feature, and there are 2; use SlicedQuantiles"):
-        QuantileRows().fit(bags)
-    with pytest.raises(ValueError, match="n must be a whole number above zero, not 0"):
-        QuantileRows(0).fit(SCALARS["ragged"])
+    with pytest.raises(ValueError, match="quantiles must be a whole number above zero, not 0"):
+        SlicedQuantiles(quantiles=0).fit(bags)
     with pytest.raises(ValueError, match="directions must be a whole number above zero, not 2.5"):
         SlicedQuantiles(2.5).fit(bags)
     with pytest.raises(ValueError, match="pool must be 'max' or 'mean', not 'min'"):

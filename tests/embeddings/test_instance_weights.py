@@ -12,7 +12,6 @@ from bagwise.embeddings import (
     NystroemMean,
     PhaseMean,
     Pool,
-    QuantileRows,
     SecondKernel,
     Similarity,
     SlicedQuantiles,
@@ -45,7 +44,7 @@ ROWS = [
     (KernelMean(Gaussian(0.8), units="label", columns="gram"), LINE),
     (SecondKernel(NystroemMean(units="label"), Gaussian(1.0), units="label"), BAGS),
     (Similarity(pool="mean"), BAGS),
-    (QuantileRows(13), LINE),
+    (SlicedQuantiles(quantiles=13), LINE),
     (SlicedQuantiles(7, 11), BAGS),
     (Pool(("mean", "variance", "deviation", "skewness", "kurtosis", "min", "max")), BAGS),
 ]
@@ -108,13 +107,15 @@ def test_weighted_quantiles_of_a_bag_are_the_same_in_any_company():
     rng = np.random.default_rng(0)
     bags = bw.Bags(rng.normal(size=(50_000, 1)), np.arange(0, 50_001, 10))
     weighted = bags.with_weights(np.full(50_000, 0.3))
-    np.testing.assert_array_equal(QuantileRows(5).fit_transform(weighted), QuantileRows(5).fit_transform(bags))
+    np.testing.assert_array_equal(
+        SlicedQuantiles(quantiles=5).fit_transform(weighted), SlicedQuantiles(quantiles=5).fit_transform(bags)
+    )
     uneven = bags.with_weights(rng.choice([0.1, 0.2, 0.3], 50_000))
-    whole, late = QuantileRows(5).fit_transform(uneven), np.arange(4_900, 5_000)
-    np.testing.assert_array_equal(QuantileRows(5).fit_transform(uneven[late]), whole[late])
+    whole, late = SlicedQuantiles(quantiles=5).fit_transform(uneven), np.arange(4_900, 5_000)
+    np.testing.assert_array_equal(SlicedQuantiles(quantiles=5).fit_transform(uneven[late]), whole[late])
     some = rng.random(50_000) < 0.5
     some[::10] = True
     sizes = np.add.reduceat(some.astype(int), bags.offsets[:-1])
     kept = bw.Bags(bags.instances[some], np.concatenate([[0], np.cumsum(sizes)]))
-    found = QuantileRows(5).fit_transform(bags.with_weights(some.astype(float)))
-    np.testing.assert_array_equal(found, QuantileRows(5).fit_transform(kept))
+    found = SlicedQuantiles(quantiles=5).fit_transform(bags.with_weights(some.astype(float)))
+    np.testing.assert_array_equal(found, SlicedQuantiles(quantiles=5).fit_transform(kept))

@@ -6,7 +6,7 @@ from sklearn.exceptions import NotFittedError
 import bagwise as bw
 from bagwise import kernels as k
 from bagwise import testing
-from bagwise.embeddings import KernelMean, NystroemMean, Pool, QuantileRows, SecondKernel
+from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel, SlicedQuantiles
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.testing import zoo
 
@@ -61,8 +61,8 @@ def test_units_of_spread_are_free_of_the_scale(embedding):
 
 def test_l1_is_the_distance_not_squared():
     bags = zoo()["equal"]
-    rows = QuantileRows(6).fit_transform(bags)
-    K = SecondKernel(QuantileRows(6), k.Gaussian(0.7), distance="l1", units="label").fit_transform(bags)
+    rows = SlicedQuantiles(quantiles=6).fit_transform(bags)
+    K = SecondKernel(SlicedQuantiles(quantiles=6), k.Gaussian(0.7), distance="l1", units="label").fit_transform(bags)
     np.testing.assert_allclose(K, np.exp(-cdist(rows, rows, "cityblock") / (2 * 0.7**2)), rtol=1e-10)
     assert np.linalg.eigvalsh(K)[0] > -1e-12  # still a kernel
 

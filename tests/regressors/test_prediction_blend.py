@@ -7,7 +7,7 @@ from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
 
 import bagwise as bw
-from bagwise.embeddings import QuantileRows
+from bagwise.embeddings import SlicedQuantiles
 from bagwise.instances import ColumnScaler, OutOfFold, OutOfFoldUnion
 from bagwise.kernels import FourierFeatures
 from bagwise.regressors import EmbeddingRidge, PredictionBlend, RidgePath
@@ -19,7 +19,7 @@ COLUMNS = bw.from_arrays(
     [t + RNG.normal(size=(n, 2)) * [0.5, 1.0] for t, n in zip(Y, SIZES, strict=True)], feature_names=["a", "b"]
 )
 MEAN, MEDIAN = EmbeddingRidge(offset="mean"), EmbeddingRidge(offset="median")
-QUANTILES = EmbeddingRidge(QuantileRows(4), RidgePath())
+QUANTILES = EmbeddingRidge(SlicedQuantiles(quantiles=4), RidgePath())
 BLEND = PredictionBlend([("mean", MEAN), ("median", MEDIAN), ("quantiles", QUANTILES)])
 
 

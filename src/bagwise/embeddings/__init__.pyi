@@ -10,7 +10,6 @@ from bagwise.embeddings.landmarks import LandmarkMean as LandmarkMean
 from bagwise.embeddings.second_kernel import SecondKernel as SecondKernel
 from bagwise.embeddings.summaries import (
     Pool as Pool,
-    QuantileRows as QuantileRows,
     SlicedQuantiles as SlicedQuantiles,
     Statistics as Statistics,
 )
@@ -23,7 +22,6 @@ __all__ = [
     "NystroemMean",
     "PhaseMean",
     "Pool",
-    "QuantileRows",
     "SecondKernel",
     "Similarity",
     "SlicedQuantiles",

@@ -3,8 +3,8 @@
 `CovariatesBeside` puts the covariates of bags beside the rows of any embedding.
 
 `Pool` and `Statistics` hold moments, extremes and quantiles of every feature.
-`QuantileRows` and `SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the Wasserstein
-distance of the bags.
+`SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the sliced Wasserstein distance of
+the bags.
 """
 
 from __future__ import annotations
@@ -355,62 +355,26 @@ ROUNDING = 1e-9  # tolerance, relative to the weight of a bag, when a sum of wei
 BLOCK_VALUES = 2**22  # projections per block: 32 MB
 
 
-class QuantileRows(Embedding):
-    r"""Quantiles of a bag of scalars; ‖z_i - z_j‖² is the squared Wasserstein distance W_2² of bags i and j.
-
-    On the line, W_2² = ∫ (Q_i(p) - Q_j(p))² dp with Q the quantile function. It is taken at n midpoints,
-
-        z_i = [Q_i(1/2n), Q_i(3/2n), ..., Q_i((2n-1)/2n)] / √n.
-
-    Q is the inverse of the empirical distribution, a step function, with no interpolation: so the distance is exact for
-    bags whose sizes divide n, and a bag has the same row as itself twice over.
-
-    Parameters
-    ----------
-    n : int
-        Number of quantiles.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.array([3.0, 1.0]), np.array([2.0, 6.0])])
-    >>> Z = QuantileRows(2).fit_transform(bags)
-    >>> float(((Z[0] - Z[1]) ** 2).sum()).__round__(12)  # ((1 - 2)² + (3 - 6)²) / 2
-    5.0
-
-    References
-    ----------
-    Kolouri, Zou, Rohde (2016), Sliced Wasserstein kernels for probability distributions.
-    """
-
-    def __init__(self, n: int = 100):
-        self.n = n
-
-    def fit(self, bags, y=None) -> QuantileRows:
-        bags = check_bags(bags, fitting=self, allow_weights=True)
-        whole_number(self.n, "n")
-        if bags.n_features != 1:
-            raise ValueError(f"QuantileRows needs one feature, and there are {bags.n_features}; use SlicedQuantiles")
-        remember_columns(self, bags)
-        return self
-
-    def transform(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        return step_quantiles(bags.instances.T, bags, self.n)[:, 0] / np.sqrt(self.n)
-
-
 class SlicedQuantiles(Embedding):
     r"""Quantiles of instances projected on random directions; distances are sliced Wasserstein distances.
 
-    With M directions θ on the unit sphere and N quantiles each, SW_2² = 1/M Σ_θ W_2²(θ·P, θ·Q) = ‖z_P - z_Q‖². A
-    second kernel on the rows, ``SecondKernel(SlicedQuantiles(), Gaussian(b))``, is exp(-γ SW_2²); with
-    ``distance="l1"`` it is exp(-γ SW_1).
+    On the line, the squared Wasserstein distance is W_2² = ∫ (Q_i(p) - Q_j(p))² dp, with Q the quantile function. With
+    N quantiles at the midpoints p = (k + 1/2) / N along each of M directions θ on the unit sphere, the rows z satisfy
+
+        SW_2² = 1/M Σ_θ W_2²(θ·P_i, θ·P_j) = ‖z_i - z_j‖².
+
+    Q is the inverse of the empirical distribution, a step function without interpolation, so distances along a
+    direction are exact for bags whose sizes divide N. A second kernel on the rows,
+    ``SecondKernel(SlicedQuantiles(), Gaussian(b))``, is exp(-γ SW_2²); with ``distance="l1"`` it is exp(-γ SW_1).
 
     Parameters
     ----------
-    directions, quantiles : int
-        M and N; a row has M·N columns. For one feature there is one direction, and the distance is W_2.
-    random_state : int
+    directions : int, default 100
+        M. For one feature there is one direction, and the distance is W_2.
+    quantiles : int, default 100
+        N, the number of quantiles per direction; a row has M·N columns.
+    random_state : int, default 0
+        Seed of the directions.
 
     Attributes
     ----------
@@ -419,14 +383,15 @@ class SlicedQuantiles(Embedding):
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.zeros((3, 2)), np.array([[3.0, 4.0]])])
-    >>> Z = SlicedQuantiles(directions=2000, quantiles=2).fit_transform(bags)
-    >>> round(float(((Z[0] - Z[1]) ** 2).sum()))  # the mean of (θ·x)² is ‖x‖² / 2 = 12.5
-    12
+    >>> bags = bw.from_arrays([np.array([3.0, 1.0]), np.array([2.0, 6.0])])
+    >>> Z = SlicedQuantiles(quantiles=2).fit_transform(bags)
+    >>> float(((Z[0] - Z[1]) ** 2).sum()).__round__(12)  # ((1 - 2)² + (3 - 6)²) / 2
+    5.0
 
     References
     ----------
-    Meunier, Pontil, Ciliberto (2022), Distribution regression with sliced Wasserstein kernels.
+    Kolouri, Zou, Rohde (2016), Sliced Wasserstein kernels for probability distributions. Meunier, Pontil, Ciliberto
+    (2022), Distribution regression with sliced Wasserstein kernels.
     """
 
     def __init__(self, directions: int = 100, quantiles: int = 100, *, random_state: int = 0):

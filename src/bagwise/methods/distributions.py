@@ -7,7 +7,7 @@ import numpy as np
 from bagwise import kernels as k
 from bagwise.embeddings.feature_mean import FeatureMean, NystroemMean, PhaseMean
 from bagwise.embeddings.second_kernel import SecondKernel
-from bagwise.embeddings.summaries import QuantileRows, SlicedQuantiles
+from bagwise.embeddings.summaries import SlicedQuantiles
 from bagwise.instances import OutOfFold
 from bagwise.kernels.formulas import FourierFeatures
 from bagwise.methods.catalogue import Card, register, variant
@@ -89,7 +89,7 @@ def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
 def quantile(*, second=SECOND, random_state=0, n_jobs=None) -> BagPipeline:
     """Compare quantiles of out-of-fold instance predictions by W_2; a second kernel corrects the mean."""
     grid = {"kernel": list(second)}
-    head = EmbeddingRidge(SecondKernel(QuantileRows()), RidgePath(PENALTIES), grid=grid, offset="mean")
+    head = EmbeddingRidge(SecondKernel(SlicedQuantiles()), RidgePath(PENALTIES), grid=grid, offset="mean")
     learner = default_network(random_state=random_state)
     stage = OutOfFold(learner, judge=head, random_state=random_state, n_jobs=n_jobs)
     return BagPipeline([("instances", stage), ("head", head)])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bagwise.embeddings import KernelMean, QuantileRows
+from bagwise.embeddings import KernelMean, SlicedQuantiles
 from bagwise.instances import ColumnScaler, NetworkRegressor, OutOfFold, OutOfFoldUnion, RandomFeatureRidge
 from bagwise.kernels import FourierFeatures, Gaussian, InverseMultiquadric
 from bagwise.methods.catalogue import Card, register
@@ -68,7 +68,7 @@ def readings() -> dict[str, EmbeddingRidge]:
     return {
         "mean": second_stage(KERNELS),
         "median": second_stage(KERNELS, offset="median"),
-        "quantiles": EmbeddingRidge(QuantileRows(16), RidgePath(PENALTIES)),
+        "quantiles": EmbeddingRidge(SlicedQuantiles(quantiles=16), RidgePath(PENALTIES)),
     }
 
 

@@ -38,7 +38,7 @@ _PLACES = {
     "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant KernelMean",
     "embeddings.landmarks": "LandmarkMean",
     "embeddings.second_kernel": "SecondKernel",
-    "embeddings.summaries": "CovariatesBeside Pool QuantileRows SlicedQuantiles Statistics",
+    "embeddings.summaries": "CovariatesBeside Pool SlicedQuantiles Statistics",
     "bags.imputation": "Imputation",
     "instances.networks.cpu": "NetworkEnsemble",
     "instances.networks.estimator": "NetworkRegressor",

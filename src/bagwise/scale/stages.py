@@ -24,7 +24,7 @@ from bagwise.bags.validation import warn_user
 from bagwise.embeddings import KernelMean, LandmarkMean, Pool
 from bagwise.embeddings.feature_mean import FeatureMean
 from bagwise.embeddings.landmarks import unbiasing
-from bagwise.embeddings.summaries import Embedding, QuantileRows, SlicedQuantiles, Statistics
+from bagwise.embeddings.summaries import Embedding, SlicedQuantiles, Statistics
 from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import PREDICTORS, WEIGHTINGS, fit_options, one_of, prepared
@@ -93,7 +93,7 @@ def is_streamed_embedding(embedding, n_features: int | None = None) -> bool:
         return embedding.draw == "rows"
     if isinstance(embedding, FeatureMean):
         return isinstance(embedding.fresh_features(), FourierFeatures)
-    return isinstance(embedding, Pool | QuantileRows | SlicedQuantiles)
+    return isinstance(embedding, Pool | SlicedQuantiles)
 
 
 # Stages ---------------------------------------------------------------------------------------------------------------
