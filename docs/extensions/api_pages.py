@@ -11,6 +11,23 @@ from pathlib import Path
 
 import bagwise
 
+# Offered by a package for its neighbours and for tests: no part of the reference.
+INTERNAL = (
+    *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
+    *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
+    *("kernels.with_bandwidth", "model_files.try_saving", "testing.zoo"),
+    *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
+)
+
+
+def offered_by(package: str) -> tuple[str, ...]:
+    """Names of a package that are in the reference and are not names of `bagwise` itself."""
+    public = import_module(f"bagwise.{package}").__all__
+    return tuple(
+        f"{package}.{name}" for name in public if name not in bagwise.__all__ and f"{package}.{name}" not in INTERNAL
+    )
+
+
 # Task -> what it is, and its names by heading. A test compares them with what the packages offer.
 TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "load": (
@@ -29,13 +46,7 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "From arrays": ("from_arrays", "from_padded", "from_awkward"),
             "The container": ("Bags",),
             "Tables larger than memory": ("scan", "scale.Scan"),
-            "Simulated and published data": (
-                *("datasets.make_problem", "datasets.make_aerosol", "datasets.make_gaussian", "datasets.make_outlier2"),
-                *("datasets.make_law", "datasets.law_bayes_optimal", "datasets.LawPosterior"),
-                *("datasets.make_modes", "datasets.make_entropy", "datasets.make_bmir", "datasets.make_districts"),
-                "datasets.make_drift",
-                "datasets.make_instance_map",
-            ),
+            "Simulated and published data": offered_by("datasets"),
         },
     ),
     "fit": (
@@ -92,33 +103,9 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 *("instances.OutOfFoldUnion", "instances.ColumnScaler", "instances.Imputation", "instances.CrossFit"),
                 "instances.CrossFitting",
             ),
-            "From bags to rows": (
-                *("embeddings.KernelMean", "embeddings.FeatureMean", "embeddings.LandmarkMean"),
-                *("embeddings.NystroemMean", "embeddings.PhaseMean", "embeddings.Pool", "embeddings.Statistics"),
-                *("embeddings.SlicedQuantiles", "embeddings.Similarity"),
-                *("embeddings.SecondKernel", "embeddings.MinusDistance"),
-            ),
-            "From rows or bags to targets": (
-                *("EmbeddingRidge", "regressors.RidgePath", "regressors.LassoPath", "regressors.BoostedTrees"),
-                *(
-                    "regressors.PoolPredictions",
-                    "regressors.MeanRegressor",
-                    "regressors.AttentionRegressor",
-                    "regressors.AttentionWeighted",
-                ),
-                *("regressors.EvidenceRidge", "regressors.Shrinkage", "regressors.SampledShrinkage"),
-                *("regressors.BayesianPrime", "regressors.Reweighting", "regressors.Primary", "regressors.Pruning"),
-                *("regressors.Mixture", "regressors.Gate", "regressors.ClusterRegressor"),
-                *("regressors.SalienceRegressor", "regressors.AdditiveRegressor", "regressors.AggregateGP"),
-                "regressors.PredictionBlend",
-            ),
-            "Kernels": (
-                *("kernels.Kernel", "kernels.Gaussian", "kernels.InverseMultiquadric", "kernels.Linear"),
-                *("kernels.Polynomial", "kernels.Exponential", "kernels.Matern32", "kernels.Matern52"),
-                *("kernels.RationalQuadratic", "kernels.Cauchy", "kernels.Student", "kernels.PrintedInverse"),
-                *("kernels.MedianDistance", "kernels.MarginalPseudolikelihood"),
-                *("kernels.FourierFeatures", "kernels.NystroemFeatures"),
-            ),
+            "From bags to rows": offered_by("embeddings"),
+            "From rows or bags to targets": ("EmbeddingRidge", *offered_by("regressors")),
+            "Kernels": offered_by("kernels"),
             "Scale of the errors": ("intervals.BagScale",),
             "Checks of arguments": (
                 *("bags.check_bags", "bags.check_fit", "bags.check_targets", "bags.check_weights"),
@@ -131,13 +118,6 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         },
     ),
 }
-# Offered by a package for its neighbours and for tests: no part of the reference.
-INTERNAL = (
-    *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
-    *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
-    *("kernels.with_bandwidth", "model_files.try_saving", "testing.zoo"),
-    *("testing.kernel_ridge", "testing.left_out_residuals", "testing.mean_gram"),
-)
 # What a method of an estimator does whose docstring would say no more.
 ESTIMATOR = {
     "fit": "Learn from bags and their targets; ``sample_weight`` has one entry per bag. Returns the estimator.",

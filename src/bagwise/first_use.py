@@ -51,6 +51,15 @@ def once(function: Callable) -> Callable:
     return guarded
 
 
+def read_stub(path) -> tuple[dict[str, str], list[str]]:
+    """Return the module of each public name of a package, and its ``__all__``, from its stub file."""
+    with open(path, encoding="utf-8") as stub:
+        body = ast.parse(stub.read()).body
+    imports = [statement for statement in body if isinstance(statement, ast.ImportFrom)]
+    (exported,) = (ast.literal_eval(statement.value) for statement in body if isinstance(statement, ast.Assign))
+    return {alias.name: str(statement.module) for statement in imports for alias in statement.names}, exported
+
+
 def attach_stub(package: str, file: str, *, locked: bool = False) -> tuple[Callable, Callable, list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package that imports its public names at first use.
 
@@ -66,11 +75,7 @@ def attach_stub(package: str, file: str, *, locked: bool = False) -> tuple[Calla
     locked : bool, default False
         Import under the lock. For packages that are used by users and not imported by other modules.
     """
-    with open(file + "i", encoding="utf-8") as stub:
-        tree = ast.parse(stub.read())
-    statements = [statement for statement in tree.body if isinstance(statement, ast.ImportFrom)]
-    sources = {alias.name: str(statement.module) for statement in statements for alias in statement.names}
-    (exported,) = (ast.literal_eval(s.value) for s in tree.body if isinstance(s, ast.Assign))
+    sources, exported = read_stub(file + "i")
 
     def load(module: str):
         with lock if locked else nullcontext():

@@ -1,42 +1,5 @@
-"""The similarity of two instances: kernels by formula, rules for their bandwidth, random features."""
+"""Similarity of two instances: kernels by formula, rules for their bandwidth, random features."""
 
-from bagwise.kernels.bandwidths import MarginalPseudolikelihood, MedianDistance
-from bagwise.kernels.formulas import (
-    Cauchy,
-    Exponential,
-    FourierFeatures,
-    Gaussian,
-    InverseMultiquadric,
-    Kernel,
-    Linear,
-    Matern32,
-    Matern52,
-    NystroemFeatures,
-    Polynomial,
-    PrintedInverse,
-    RationalQuadratic,
-    Student,
-    squared_distances,
-    with_bandwidth,
-)
+from bagwise.first_use import attach_stub
 
-__all__ = [
-    "Cauchy",
-    "Exponential",
-    "FourierFeatures",
-    "Gaussian",
-    "InverseMultiquadric",
-    "Kernel",
-    "Linear",
-    "MarginalPseudolikelihood",
-    "Matern32",
-    "Matern52",
-    "MedianDistance",
-    "NystroemFeatures",
-    "Polynomial",
-    "PrintedInverse",
-    "RationalQuadratic",
-    "Student",
-    "squared_distances",
-    "with_bandwidth",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

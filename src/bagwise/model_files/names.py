@@ -1,7 +1,8 @@
 """The names that a model file may use: stable names of our classes, and a fixed list of other types.
 
-A file says ``bagwise.RidgePath``, and a table says where that class is now. A class that moves or is renamed gets
-another line there, and files stay readable. A class that is not in the table cannot be in a file.
+A file says ``bagwise.RidgePath``. The public estimators of the packages in `PARTS_OF_METHODS` go by their public names,
+and a table says where other classes are. So a class can move, and files stay readable. A file names no other class of
+ours.
 
 Other allowed types are estimators of the scikit-learn packages below and the few inner types they consist of, numpy
 arrays, scalars and element-wise functions, and plain containers. Packages and modules whose compiled code trusts the
@@ -16,16 +17,20 @@ from __future__ import annotations
 
 import inspect
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from bagwise.bags import Bags
+from bagwise.first_use import read_stub
 from bagwise.model_files.archive import AGAIN, Refused
 
 OURS = "bagwise"
 
-# Module -> its classes. "Name=Class" stands for a class that has another name in files.
+PARTS_OF_METHODS = ("embeddings", "instances", "kernels", "regressors")
+
+# Module -> other classes. "Name=Class" stands for a class that has another name in files.
 _PLACES = {
     "auto.auto_regressor": "AutoRegressor",
     "auto.cross_validation": "LearningCurve=Curve",
@@ -34,42 +39,22 @@ _PLACES = {
     "auto.screening": "ScreenedRidge",
     "bags.folds": "BagKFold Folds Validation",
     "bags.checks": "TrainingProfile",
-    "embeddings.feature_mean": "FeatureMean MinusDistance NystroemMean PhaseMean Similarity",
-    "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant KernelMean",
-    "embeddings.landmarks": "LandmarkMean",
-    "embeddings.second_kernel": "SecondKernel",
-    "embeddings.summaries": "CovariatesBeside Pool SlicedQuantiles Statistics",
+    "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant",
+    "embeddings.summaries": "CovariatesBeside",
     "bags.imputation": "Imputation",
     "instances.networks.cpu": "NetworkEnsemble",
-    "instances.networks.estimator": "NetworkRegressor",
-    "instances.out_of_fold": "EachInstance FoldMean OutOfFold OutOfFoldUnion",
-    "instances.random_feature_ridge": "ColumnScaler RandomFeatureRidge",
+    "instances.out_of_fold": "FoldMean",
     "intervals.calibration": "FoldModels LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
     "intervals.conformal": "Intervals",
     "intervals.scales": "BagQuantiles BagScale ConstantScale=Constant FittedScale=Fitted "
     "FoldQuantiles ModelScale=ModelStd",
-    "kernels.bandwidths": "MarginalPseudolikelihood MedianDistance",
-    "kernels.formulas": "Cauchy Exponential FourierFeatures Gaussian InverseMultiquadric Linear Matern32 "
-    "Matern52 NystroemFeatures Polynomial PrintedInverse RationalQuadratic Student",
     "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator MaskedArray=make_masked "
     "RandomState=make_random_state Slice=make_slice",
     "methods.multi_target": "MultiTarget",
-    "regressors.additive": "AdditiveRegressor",
-    "regressors.attention.attention_regressor": "AttentionRegressor AttentionInputs=Inputs AttentionScale=Scale",
+    "regressors.attention.attention_regressor": "AttentionInputs=Inputs AttentionScale=Scale",
     "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
-    "regressors.attention.attention_kme": "AttentionWeighted",
-    "regressors.bayesian.aggregate_gp": "AggregateGP",
-    "regressors.bayesian.evidence_ridge": "Evidence EvidenceRidge TargetScale",
-    "regressors.bayesian.prime_instances": "BayesianPrime",
-    "regressors.bayesian.sampled_shrinkage": "SampledShrinkage",
-    "regressors.bayesian.shrinkage": "ShrinkageCoordinates=Coordinates Shrinkage",
-    "regressors.mean_regressor": "MeanRegressor",
-    "regressors.pipeline": "BagPipeline PoolPredictions",
-    "regressors.embedding_ridge": "EmbeddingRidge PredictionBlend",
-    "regressors.iterative_weights": "Gate Mixture Primary Pruning Reweighting",
-    "regressors.ridge_path": "RidgePath",
-    "regressors.exemplars": "ClusterRegressor SalienceRegressor",
-    "regressors.row_regressors": "BoostedTrees LassoPath",
+    "regressors.bayesian.evidence_ridge": "Evidence TargetScale",
+    "regressors.bayesian.shrinkage": "ShrinkageCoordinates=Coordinates",
 }
 
 
@@ -83,7 +68,14 @@ def _read_table(modules: dict[str, str]) -> dict[str, tuple[str, str]]:
     return places
 
 
-PLACES = _read_table(_PLACES)
+def _read_stubs(packages: tuple[str, ...]) -> dict[str, tuple[str, str]]:
+    """Return public name -> (module, name) of the names that these packages offer."""
+    stubs = [read_stub(Path(__file__).parents[1] / package / "__init__.pyi") for package in packages]
+    return {name: (module, name) for sources, _ in stubs for name, module in sources.items()}
+
+
+LISTED = _read_table(_PLACES)
+PLACES = _read_stubs(PARTS_OF_METHODS) | LISTED
 NAMES = {place: name for name, place in PLACES.items()}
 
 
@@ -250,7 +242,8 @@ def _is_allowed_class(module: str, name: str) -> bool:
     if set(modules) & UNSAFE or not all(step.isidentifier() for step in modules):
         return False
     if package == OURS:
-        return (module, name) in NAMES and _class_defined_in(module, name) is not None
+        kind = _class_defined_in(module, name) if (module, name) in NAMES else None
+        return kind is not None and (NAMES[module, name] in LISTED or issubclass(kind, BaseEstimator))
     if package == "sklearn" and part in PACKAGES:
         kind = _class_defined_in(module, name)
         return kind is not None and issubclass(kind, _types_of_scikit_learn())

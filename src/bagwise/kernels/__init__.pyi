@@ -1,0 +1,43 @@
+from bagwise.kernels.bandwidths import (
+    MarginalPseudolikelihood as MarginalPseudolikelihood,
+    MedianDistance as MedianDistance,
+)
+from bagwise.kernels.formulas import (
+    Cauchy as Cauchy,
+    Exponential as Exponential,
+    FourierFeatures as FourierFeatures,
+    Gaussian as Gaussian,
+    InverseMultiquadric as InverseMultiquadric,
+    Kernel as Kernel,
+    Linear as Linear,
+    Matern32 as Matern32,
+    Matern52 as Matern52,
+    NystroemFeatures as NystroemFeatures,
+    Polynomial as Polynomial,
+    PrintedInverse as PrintedInverse,
+    RationalQuadratic as RationalQuadratic,
+    Student as Student,
+    squared_distances as squared_distances,
+    with_bandwidth as with_bandwidth,
+)
+
+__all__ = [
+    "Cauchy",
+    "Exponential",
+    "FourierFeatures",
+    "Gaussian",
+    "InverseMultiquadric",
+    "Kernel",
+    "Linear",
+    "MarginalPseudolikelihood",
+    "Matern32",
+    "Matern52",
+    "MedianDistance",
+    "NystroemFeatures",
+    "Polynomial",
+    "PrintedInverse",
+    "RationalQuadratic",
+    "Student",
+    "squared_distances",
+    "with_bandwidth",
+]
