@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.embeddings import Statistics
+from bagwise.embeddings import Pool, Statistics
 from bagwise.model_files import load_model, save_model
 
 RNG = np.random.default_rng(0)
@@ -96,3 +96,14 @@ def test_the_method_reads_missing_values_as_they_are(tmp_path):
     np.testing.assert_array_equal(load_model(tmp_path / "m.bagwise").predict(bags), together)
     with pytest.raises(ValueError, match="missing feature values"):
         bw.method("statistics:linear").fit(bags, y)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "embedding", [Pool(("mean", "quantiles", "size")), Statistics(), Statistics(("max",), by="type")]
+)
+def test_each_column_has_a_name(embedding, missing):
+    frame = FRAME.assign(light=np.where(np.arange(N) == 3, np.nan, FRAME["light"])) if missing else FRAME
+    rows = embedding.fit(bags_of(frame, missing="impute")).transform(bags_of(frame, missing="impute"))
+    names = embedding.get_feature_names_out()
+    assert rows.shape[1] == len(names) == len(set(names)) and {"max of light", "quantile 0.25 of light"} & set(names)

@@ -32,6 +32,7 @@ from bagwise.bags.checks import compared, without_equal_weights
 from bagwise.bags.folds import Folds, following, split_bags
 from bagwise.bags.shared_rows import check_separation
 from bagwise.execution.resources import one_thread
+from bagwise.io.table_output import Text
 from bagwise.metrics import get_metric
 from bagwise.regressors.pipeline import FittedDisplay
 
@@ -236,10 +237,10 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.fold_models_ = {}
         return self
 
-    def summary(self) -> str:
+    def summary(self) -> Text:
         """Return a text of the members tried, their errors, the choice, and what would probably help."""
         check_is_fitted(self)
-        return summary_of(self)
+        return Text(summary_of(self))
 
     def leaderboard(self, bags=None, y=None):
         """Return the members as a data frame, the best first, below the row of the blend.

@@ -283,9 +283,10 @@ def live_line(show: bool, total: int, cv: CrossValidation):
     if not show:
         yield lambda name, trials: None
         return
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
+    from rich.progress import ProgressColumn
     from rich.text import Text
+
+    from bagwise.execution.progress import progress_display
 
     class Line(ProgressColumn):
         """Times first, as they change; a narrow terminal cuts off the name of the member that is being tried."""
@@ -296,7 +297,7 @@ def live_line(show: bool, total: int, cv: CrossValidation):
             return Text(text, no_wrap=True, overflow="ellipsis")
 
     metric = get_metric(cv.metric)
-    with Progress(Line(), console=Console(stderr=True), transient=True) as progress:
+    with progress_display(Line()) as progress:
         task = progress.add_task("", total=total)
 
         def update(name: str, trials: list[Trial]) -> None:

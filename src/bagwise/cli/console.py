@@ -5,6 +5,7 @@ Control characters of names and ids are escaped, and so are characters that an o
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 import warnings
@@ -161,6 +162,21 @@ class Messages:
 
 
 @contextmanager
+def logged_to(messages: Messages) -> Iterator[None]:
+    """Show what the library logs under the name ``bagwise`` as messages inside."""
+    handler, logger = logging.Handler(), logging.getLogger("bagwise")
+    handler.emit = lambda record: messages.show(record.getMessage())  # type: ignore[method-assign]
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+@contextmanager
 def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
     """Show our warnings as messages inside; an expected error becomes one line and exit code 1."""
     messages, shown = Messages(verb, quiet=quiet), set()
@@ -170,7 +186,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
             shown.add(str(message))
             messages.show("Note: " + message.args[0], style="yellow")
 
-    with warnings.catch_warnings():
+    with logged_to(messages), warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         try:

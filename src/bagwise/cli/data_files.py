@@ -36,38 +36,12 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
         typer.echo(json.dumps(found.to_dict(), indent=1))
     else:
         console = Terminal(highlight=False, soft_wrap=True)
-        for line in describe(found):
+        for line in found.describe():
             console.print(line, markup=False)
         for finding in found.findings:
             console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
-        doubtful = any(finding.level == "warning" for finding in found.findings)
-        taken = "taken; look at the warnings first" if doubtful else "taken as it is"
-        console.print(f"This table would be {taken if found.ok else 'refused'}.", style="bold")
+        console.print(found.verdict, style="bold")
     raise typer.Exit(0 if found.ok else 1)
-
-
-def describe(found) -> list[str]:
-    """Describe a table: a line each for rows, features, covariates, target, groups and other columns."""
-    if not found.rows:
-        return []
-    low, median, high = found.sizes
-    lines = [f"{found.rows:,} rows make {found.bags:,} bags of {low:,} to {high:,} instances (median {median:g})."]
-    if found.features:
-        missing = sum(feature["missing"] for feature in found.features)
-        names = ", ".join(feature["name"] for feature in found.features[:8])
-        more = f", ... ({len(found.features)} in all)" if len(found.features) > 8 else ""
-        lines.append(f"Features: {names}{more}; {missing:,} missing values.")
-    if found.bag_features:
-        lines.append(f"Properties of the bag: {', '.join(found.bag_features)}.")
-    for target in [found.target, *found.further_targets] if found.target else []:
-        lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
-    if found.groups is not None:
-        lines.append(f"Groups: {found.groups:,}.")
-    if found.folds is not None:
-        lines.append(f"Folds: {found.folds}.")
-    if found.left_out:
-        lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in found.left_out.items()) + ".")
-    return lines
 
 
 def _known(name: str | None) -> str | None:

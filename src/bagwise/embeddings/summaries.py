@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
 from bagwise.bags.checks import check_options, whole_number
+from bagwise.bags.imputation import SHARE
 from bagwise.bags.segments import (
     segment_cumsum,
     segment_max,
@@ -146,6 +147,25 @@ class Pool(Embedding):
 
     def transform(self, bags) -> np.ndarray:
         return self._rows(check_bags(bags, fitted=self, allow_weights=True))
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Return the names of the columns, such as "mean of red"; ``input_features`` replace those of training."""
+        names = self._names_in(input_features)
+        return np.array([name for of in self.statistics for name in self._named(of, names)], dtype=object)
+
+    def _names_in(self, input_features) -> np.ndarray:
+        """Return the names of the features, with the share of missing values that an imputation adds."""
+        if input_features is None:
+            input_features = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        share = [SHARE] if getattr(getattr(self, "imputation_", None), "has_share_", False) else []
+        return np.array([*input_features, *share], dtype=object)
+
+    def _named(self, statistic: str, names) -> list[str]:
+        if statistic == "size":
+            return ["size"]
+        if statistic == "quantiles":
+            return [f"quantile {p:g} of {name}" for p in self.quantiles for name in names]
+        return [f"{statistic} of {name}" for name in names]
 
     def _check(self) -> None:
         unknown = [name for name in self.statistics if name not in POOLED]
@@ -296,6 +316,16 @@ class Statistics(Pool):
 
     def transform(self, bags) -> np.ndarray:
         return self.all_columns(bags)[:, self.varies_]
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Return the names of the columns that vary, such as "mean of red"."""
+        names = self._names_in(input_features)
+        levels, plain = names[self.levels_], names[~self.levels_]
+        columns = [name for of in self.statistics for name in self._named(of, names if of == "mean" else plain)]
+        columns += [] if "mean" in self.statistics else self._named("mean", levels)
+        columns += [f"mean of {name} where {names[j]}" for j, _ in self.by_ for name in plain]
+        covariates = getattr(self, "covariate_names_in_", [f"covariate {j}" for j in range(self.n_covariates_in_)])
+        return np.array([*columns, *covariates], dtype=object)[self.varies_]
 
     def all_columns(self, bags) -> np.ndarray:
         """Compute all columns, those that are constant in training included."""

@@ -96,8 +96,10 @@ class Display:
 
     def __init__(self, *, console=None, metric: str = "rmse"):
         from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn
+        from rich.progress import BarColumn, ProgressColumn
         from rich.text import Text
+
+        from bagwise.execution.progress import progress_display
 
         class Line(ProgressColumn):
             def render(self, task):
@@ -105,9 +107,9 @@ class Display:
                 return Text(f"{task.fields['done']}{took}{task.fields['more']}", no_wrap=True, overflow="ellipsis")
 
         self.metric = metric
-        console = console or Console()
+        console = console or Console(stderr=True)
         bar = [BarColumn(bar_width=40 if console.width >= WIDE else 10)] if console.width >= NARROW else []
-        self.progress = Progress(*bar, Line(), console=console, transient=True)
+        self.progress = progress_display(*bar, Line(), console=console)
         self.task = self.progress.add_task("cells", total=None, done="", more="")
 
     def __enter__(self) -> Display:

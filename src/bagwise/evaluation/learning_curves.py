@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +11,13 @@ import numpy as np
 from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared, one_of
 from bagwise.bags.folds import units_of
-from bagwise.bags.frames import to_frame
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.plan import Plan, as_entries, in_order, make_plan, on_device
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.execution import executor_for
 from bagwise.intervals.calibration import gives_std
-from bagwise.io.table_output import as_text, write_table
+from bagwise.io.table_output import Table, as_html, as_text, write_table
 from bagwise.metrics import Metric, Uncertainty, get_metric
 from bagwise.model_files.store import Store
 
@@ -87,7 +86,7 @@ def learning_curve(
     name, origin
         What the data are called and where they came from, for the record of the run.
     progress : bool, a function of a `Step`, or None
-        Whether to show how far it is; None shows it in a terminal.
+        Whether to show how far it is; None shows it in a terminal or a notebook.
     retry_failed : bool
         Whether to run failed fits again.
 
@@ -143,8 +142,11 @@ def learning_curve(
     plan = make_plan(data, target, entries, parts, **how)
     plan.record["learning_curve"] = {"over": over, "sizes": chosen}
     store = Store(out)
-    show = sys.stdout.isatty() if progress is None else progress
-    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), show, retry_failed)
+    if progress is None:
+        from bagwise.execution.progress import is_watched
+
+        progress = is_watched()
+    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
     curve = _measured(results, plan, over, chosen, bags, metric, level)
     if out is not None:
         write_table(Path(out) / "learning_curve.csv", curve.as_dict())
@@ -282,7 +284,7 @@ def fit_power_law(sizes, errors) -> PowerLaw:
 
 
 @dataclass(frozen=True)
-class LearningCurve:
+class LearningCurve(Table):
     """The error at every size, and the power law through it. Printed, it is its table and its sentence.
 
     Attributes
@@ -336,15 +338,8 @@ class LearningCurve:
         text = f"{times} as many {noun} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})"
         return f"{text}."
 
-    def table(self):
-        """Return a data frame, a row per size: the metric, its interval, and the law.
-
-        Without pandas and polars it is the dict of `as_dict`.
-        """
-        return to_frame(self.as_dict())
-
     def as_dict(self) -> dict[str, list]:
-        """Return the columns of `table` by name."""
+        """Return the columns of `table`, a row per size: the metric, its interval, and the law."""
         low, high = self.spread.T.tolist()
         columns = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
         return columns | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
@@ -364,6 +359,9 @@ class LearningCurve:
     def _with_interval(self, value, draws) -> tuple[float, float, float]:
         low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
         return float(np.squeeze(value)), float(low), float(high)
+
+    def _repr_html_(self) -> str:
+        return f"{as_html(self.as_dict())}<p>{'<br>'.join(map(escape, [self.sentence(), *self.notes()]))}</p>"
 
     def __repr__(self) -> str:
         return "\n".join([as_text(self.as_dict()), self.sentence(), *self.notes()])

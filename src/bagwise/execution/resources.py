@@ -6,6 +6,7 @@ torch is imported only when a GPU is requested, or when the work is large enough
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -165,8 +166,8 @@ def _has_torch() -> bool:
 
 @once
 def announce(what: str, place: str) -> None:
-    """Print, once per process, that this runs on a GPU."""
+    """Log, once per process, that this runs on a GPU."""
     import torch
 
     name = torch.cuda.get_device_name(place)
-    print(f"bagwise: {what} on {place}, {name}", file=sys.stderr, flush=True)
+    logging.getLogger("bagwise").info("bagwise: %s on %s, %s", what, place, name)

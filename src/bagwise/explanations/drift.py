@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bagwise.bags.frames import to_frame
 from bagwise.bags.validation import label
+from bagwise.io.table_output import Table
 
 BETS = np.linspace(0.1, 0.9, 9)  # exponents of the betting functions
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Drift:
+class Drift(Table):
     """Sequential test of exchangeability: evidence, bag by bag, that later bags differ from the training bags.
 
     Attributes
@@ -50,9 +50,9 @@ class Drift:
     level: float
     alarm: int | None
 
-    def table(self):
-        """Return a data frame with a row per bag, in the order of time."""
-        return to_frame({"bag": self.ids, "p_value": self.p_value, "evidence": self.evidence})
+    def as_dict(self) -> dict[str, np.ndarray]:
+        """Return the columns of `table`, a row per bag in the order of time."""
+        return {"bag": self.ids, "p_value": self.p_value, "evidence": self.evidence}
 
     def summary(self) -> str:
         """Return one sentence: whether the bags drift away from the training bags, and since when."""

@@ -20,11 +20,10 @@ from sklearn.pipeline import Pipeline
 
 from bagwise.bags import Bags, check_bags, from_arrays
 from bagwise.bags.checks import compared
-from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import name_bags
 from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
-from bagwise.io.table_output import as_html, own_name
+from bagwise.io.table_output import Table, as_html, own_name
 from bagwise.regressors.pipeline import last_step
 
 WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
@@ -128,7 +127,7 @@ MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Table):
     """What every instance has to do with the prediction of its bag.
 
     Attributes
@@ -183,17 +182,13 @@ class Explanation:
         """Whether the instance is the only one of its bag, or the only one of weight: without it nothing is left."""
         return self.bags.shares() == 1
 
-    def table(self):
-        """Return a data frame, one row per instance: bag id, position in the bag, and its numbers.
-
-        The id is called as in the table that the bags were loaded from, or "bag".
-        For bags from a table also the ``row`` in the table, and the columns kept on loading. Positions are counted from
-        0, and rows that were dropped count. Without pandas and polars it is the dict of `as_dict`.
-        """
-        return to_frame(self.as_dict())
-
     def as_dict(self) -> dict[str, np.ndarray]:
-        """Return the columns of `table` as arrays by name."""
+        """Return the columns of `table`, a row per instance: bag id, position in the bag, and its numbers.
+
+        The id is called as in the table that the bags were loaded from, or "bag". For bags from a table there are also
+        the ``row`` in the table, and the columns kept on loading. Positions are counted from 0, and rows that were
+        dropped count.
+        """
         first = self.bags.expand(self.bags.offsets[:-1])
         numbers = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
         bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])

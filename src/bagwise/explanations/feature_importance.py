@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,10 +14,10 @@ from joblib import Parallel, delayed
 from bagwise.bags import Bags, bag_folds, check_bags, check_targets, check_weights
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_units, units_of
-from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_cumsum, segment_sum
 from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.calibration import keeps_folds
+from bagwise.io.table_output import Table, Text
 from bagwise.metrics import Metric, get_metric
 
 PARTS = ("whole", "mean", "spread")
@@ -29,7 +28,7 @@ VALUES_AT_ONCE = 2**24  # predictions of fold models held at a time
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Importance:
+class Importance(Table):
     """Permutation importance of features and covariates: how much the error rises.
 
     Attributes
@@ -68,15 +67,8 @@ class Importance:
     def error(self) -> dict[str, np.ndarray]:
         return {part: v.std(axis=1, ddof=1) / np.sqrt(v.shape[1]) for part, v in self.rises.items()}
 
-    def table(self):
-        """Return a data frame, a row per feature or group: the rise of each part and its standard error.
-
-        Without pandas and polars it is the dict of `as_dict`.
-        """
-        return to_frame(self.as_dict())
-
     def as_dict(self) -> dict[str, list]:
-        """Return the columns of `table` by name.
+        """Return the columns of `table`, a row per feature or group: the rise of each part and its standard error.
 
         None where there is no such part.
         """
@@ -92,7 +84,7 @@ class Importance:
             raise ValueError(f"the part {part!r} was not measured; there are {', '.join(map(repr, self.rises))}")
         return self.rise[part] > np.maximum(CLEAR * self.error[part], SLIGHT * self.baseline)
 
-    def summary(self) -> str:
+    def summary(self) -> Text:
         """Return a line per important name: how much worse the metric gets, and whether mean and spread matter."""
         how = "bags by models that never saw them"
         how = how if self.held_out else "the bags given, which must be new to the model"
@@ -101,7 +93,7 @@ class Importance:
         )
         lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
         more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
-        return "\n".join([first, *lines, *more])
+        return Text("\n".join([first, *lines, *more]))
 
     def _line(self, j: int) -> str:
         part = next(iter(self.rises))
@@ -408,14 +400,11 @@ def _checked(parts, metric: str, repeats: int) -> tuple[str, ...]:
 @contextmanager
 def _bar(show: bool | None, total: int, seconds: float) -> Iterator[Callable[[], None]]:
     """Yield a function to call after each step, which moves a progress bar if one is shown."""
-    if show is None:
-        show = sys.stderr.isatty() and total * seconds > PATIENCE
-    if not show:
+    from bagwise.execution.progress import is_watched, progress_display
+
+    if not (total * seconds > PATIENCE and is_watched() if show is None else show):
         yield lambda: None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+    with progress_display() as progress:
         task = progress.add_task("importance", total=total)
         yield lambda: progress.advance(task)

@@ -9,15 +9,15 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import FEWEST, TrainingProfile, refuse_other_names
-from bagwise.bags.frames import to_frame
 from bagwise.bags.validation import label
 from bagwise.explanations.drift import Drift, detect_drift
+from bagwise.io.table_output import Table, Text
 
 VERDICTS = ("inside", "edge", "outside")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Novelty:
+class Novelty(Table):
     """How much every bag is like the training bags.
 
     Attributes
@@ -53,15 +53,8 @@ class Novelty:
     distance: np.ndarray
     drift: Drift | None = None
 
-    def table(self):
-        """Return a data frame, a row per bag; ``column_outside`` has most instances outside its range.
-
-        Without pandas and polars it is the dict of `as_dict`.
-        """
-        return to_frame(self.as_dict())
-
     def as_dict(self) -> dict[str, np.ndarray]:
-        """Return the columns of `table` by name."""
+        """Return the columns of `table`, a row per bag; ``column_outside`` has most instances outside its range."""
         worst = np.array(self.columns, dtype=object)[self.outside.argmax(axis=1)]
         return {
             "bag": self.ids,
@@ -75,11 +68,13 @@ class Novelty:
         """Return the number of bags with each verdict."""
         return {verdict: int(np.count_nonzero(self.verdict == verdict)) for verdict in VERDICTS}
 
-    def summary(self) -> str:
+    def summary(self) -> Text:
         """Return one or two sentences: how many bags are like those of training, and which is least like them."""
         n, counts = len(self.ids), self.counts()
         if counts["inside"] == n:
-            return f"All {n:,} bags are like the training bags." if n > 1 else "The bag is like the training bags."
+            return Text(
+                f"All {n:,} bags are like the training bags." if n > 1 else "The bag is like the training bags."
+            )
         text = f"Of {n:,} bags, {counts['inside']:,} are like the training bags (inside), {counts['edge']:,} at the "
         text += f"edge and {counts['outside']:,} outside"
         severity = np.array([VERDICTS.index(verdict) for verdict in self.verdict])
@@ -88,7 +83,7 @@ class Novelty:
         if self.share_outside[worst] > 0:
             where = f"column {self.as_dict()['column_outside'][worst]!r}"
             text += f", with {self.share_outside[worst]:.0%} of its instances beyond the values of training ({where})"
-        return text + "."
+        return Text(text + ".")
 
     def __repr__(self) -> str:
         return self.summary()

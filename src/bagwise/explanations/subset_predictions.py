@@ -9,12 +9,12 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import compared
-from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
 from bagwise.explanations.explanation import instance_values, marked_part, unwrapped
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.conditions import read_where
+from bagwise.io.table_output import Table
 from bagwise.regressors.pipeline import last_step
 from bagwise.regressors.target_limits import without_limits
 
@@ -35,7 +35,7 @@ ROUNDING = 1e-5  # a sum over instances misses the prediction of a part by less 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SubsetPredictions:
+class SubsetPredictions(Table):
     """Predictions for a part of every bag.
 
     Attributes
@@ -67,15 +67,8 @@ class SubsetPredictions:
     instances: np.ndarray
     left_out: np.ndarray
 
-    def table(self):
-        """Return a data frame, a row per bag that has such instances.
-
-        Without pandas and polars it is the dict of `as_dict`.
-        """
-        return to_frame(self.as_dict())
-
     def as_dict(self) -> dict[str, np.ndarray]:
-        """Return the columns of `table` by name."""
+        """Return the columns of `table`, a row per bag that has such instances."""
         std = {name: getattr(self, name) for name in ("std", "std_of_mean") if getattr(self, name) is not None}
         sizes = {"share": self.share, "instances": self.instances}
         return {"bag": self.ids, "prediction": self.prediction} | std | sizes

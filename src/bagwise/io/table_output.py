@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
+from bagwise.bags.frames import to_frame
 from bagwise.io.atomic_files import replace_file
 
 NONE = "–"
+MOST_ROWS = 10  # of a table in a notebook
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories of control and format signs, surrogates, separators
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
 
@@ -134,6 +136,36 @@ def as_text(columns: dict[str, list]) -> str:
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+class Text(str):
+    """Text of several lines that prints as it is, in a terminal as in a notebook."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self)}</pre>"
+
+
+class Table:
+    """Mixin of results that are a table, with their columns by name in `as_dict`."""
+
+    def as_dict(self) -> dict:
+        """Return the columns of `table` by name."""
+        raise NotImplementedError
+
+    def table(self):
+        """Return a data frame of pandas, or else of polars; without either it is the dict of `as_dict`."""
+        return to_frame(self.as_dict())
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the text of the result and its first rows."""
+        columns = {name: list(values) for name, values in self.as_dict().items()}
+        n_more = len(next(iter(columns.values()))) - MOST_ROWS
+        more = f"<p>and {n_more:,} more rows; table() has all of them</p>" if n_more > 0 else ""
+        rows = as_html({name: values[:MOST_ROWS] for name, values in columns.items()})
+        return f"<pre>{escape(repr(self))}</pre>{rows}{more}"
 
 
 def as_html(columns: dict[str, list]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from bagwise.io.columns import (
 from bagwise.io.encodings import encode
 from bagwise.io.load import load, names_files
 from bagwise.io.table_files import zero_padded
+from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
 from bagwise.io.tables import join, read_files
 
 FEWEST = 10  # bags from which on an error can be estimated
@@ -43,7 +45,7 @@ class Finding:
     text: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Inspection:
     """What a table holds. ``ok`` says whether `load` takes it with the same options."""
 
@@ -70,6 +72,49 @@ class Inspection:
     def sort(self) -> None:
         """Put errors first, then warnings, then notes."""
         self.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the table would be taken, as a sentence."""
+        doubtful = any(finding.level == "warning" for finding in self.findings)
+        taken = "taken; look at the warnings first" if doubtful else "taken as it is"
+        return f"This table would be {taken if self.ok else 'refused'}."
+
+    def describe(self) -> list[str]:
+        """Return a line each for rows, features, covariates, target, groups and other columns."""
+        if not self.rows:
+            return []
+        low, median, high = self.sizes
+        lines = [f"{self.rows:,} rows make {self.bags:,} bags of {low:,} to {high:,} instances (median {median:g})."]
+        if self.features:
+            missing = sum(feature["missing"] for feature in self.features)
+            names = ", ".join(feature["name"] for feature in self.features[:8])
+            more = f", ... ({len(self.features)} in all)" if len(self.features) > 8 else ""
+            lines.append(f"Features: {names}{more}; {missing:,} missing values.")
+        if self.bag_features:
+            lines.append(f"Properties of the bag: {', '.join(self.bag_features)}.")
+        for target in [self.target, *self.further_targets] if self.target else []:
+            lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
+        if self.groups is not None:
+            lines.append(f"Groups: {self.groups:,}.")
+        if self.folds is not None:
+            lines.append(f"Folds: {self.folds}.")
+        if self.left_out:
+            lines.append("Left out: " + ", ".join(f"{name} ({why})" for name, why in self.left_out.items()) + ".")
+        return lines
+
+    def __repr__(self) -> str:
+        findings = [f"{finding.level}: {finding.text}" for finding in self.findings]
+        return "\n".join([*self.describe(), *findings, self.verdict])
+
+    def _repr_html_(self) -> str:
+        """Return HTML for a notebook: the same lines, the errors and warnings in bold, and the features."""
+        lines = [escape(line) for line in self.describe()]
+        for finding in self.findings:
+            text = f"{finding.level}: {escape(finding.text)}"
+            lines.append(text if finding.level == "note" else f"<strong>{text}</strong>")
+        features = as_html(from_rows(self.features[:MOST_ROWS])) if self.features else ""
+        return f"<p>{'<br>'.join([*lines, self.verdict])}</p>{features}"
 
     def to_dict(self) -> dict:
         """Convert to plain numbers and text, for JSON."""

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from html import escape
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -20,15 +22,37 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import check_options, compared, refuse_missing, remember_profile
+from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
 from bagwise.bags.validation import counted
 from bagwise.instances import EachInstance
 from bagwise.instances.out_of_fold import reads_missing
+from bagwise.io.table_output import own_name
 from bagwise.regressors.target_limits import TargetLimits
+
+PREDICTIONS = {"predict": ("prediction",), "predict_interval": ("lower", "upper")}  # methods and their columns
 
 
 class BagScore:
-    """Mixin for the score of a bag regressor: R² of its predictions, with targets aligned by bag id."""
+    """Mixin of bag regressors: R² of predictions, with targets aligned by bag id, and predictions as a data frame.
+
+    As scikit-learn does for ``set_output``, it wraps the methods of each subclass: ``predict(bags, as_frame=True)``
+    returns a data frame with the bag ids, and so does ``predict_interval``.
+
+    Examples
+    --------
+    >>> import bagwise as bw
+    >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
+    >>> list(bw.method("blr").fit(bags, y).predict(bags, return_std=True, as_frame=True))
+    ['bag', 'prediction', 'std']
+    """
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for name, heads in PREDICTIONS.items():
+            function = getattr(cls, name, None)
+            if function is not None and not hasattr(function, "__wrapped__"):
+                setattr(cls, name, _with_frame(function, heads))
 
     def score(self, bags, y, sample_weight=None) -> float:
         """Return the coefficient of determination R² of ``predict(bags)``.
@@ -47,6 +71,31 @@ class BagScore:
         bags = bags if isinstance(bags, Bags) else as_bags(bags)
         predicted = self.predict(bags)  # type: ignore[attr-defined]
         return r2_score(check_targets(y, bags), predicted, sample_weight=check_weights(sample_weight, bags))
+
+
+def _with_frame(predict, heads: tuple[str, ...]):
+    """Return the method with an option ``as_frame``: whether to return a data frame with the bag ids."""
+
+    @wraps(predict)
+    def with_frame(self, bags, *arguments, as_frame: bool = False, **options):
+        if not as_frame:
+            return predict(self, bags, *arguments, **options)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
+        values = predict(self, bags, *arguments, **options)
+        values = np.column_stack(values if isinstance(values, tuple) else [values])
+        targets = getattr(self, "target_names_", None)
+        names = [*heads, "std"] if targets is None else [f"{name}_prediction" for name in targets]
+        if values.shape[1] > len(names):
+            raise ValueError("as_frame=True takes predictions and standard deviations, not covariances; leave it out")
+        columns = dict(zip(names, values.T, strict=False))
+        return to_frame({own_name(bags.id_name, "bag", columns): bags.ids} | columns)
+
+    parameters = signature(predict).parameters
+    option = Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool")
+    last = [parameter for parameter in parameters.values() if parameter.kind is Parameter.VAR_KEYWORD]
+    others = [parameter for parameter in parameters.values() if parameter not in last]
+    with_frame.__signature__ = signature(predict).replace(parameters=[*others, option, *last])
+    return with_frame
 
 
 class FittedDisplay(BagScore):

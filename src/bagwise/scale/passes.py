@@ -327,12 +327,12 @@ class PassDisplay:
     """
 
     def __init__(self, activity: str = "fitting", *, console=None):
-        from rich.console import Console
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        from bagwise.execution.progress import progress_display
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        console = console or Console(stderr=True)
-        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+        self.progress = progress_display(*columns, console=console)
         self.activity = activity
         self.task = self.progress.add_task(activity, total=None)
 
@@ -341,8 +341,7 @@ class PassDisplay:
         return self
 
     def __exit__(self, *_) -> None:
-        if not self.progress.disable:  # rich 14 and earlier end even a disabled line
-            self.progress.stop()
+        self.progress.stop()
 
     def __call__(self, step: PassStep) -> None:
         self.progress.update(self.task, description=f"{self.activity}, {step}")

@@ -9,8 +9,8 @@ Training and prediction are compiled by numba (`simd`), which is imported when a
 
 from __future__ import annotations
 
+import logging
 import math
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,6 +82,7 @@ def kernels(dtype: np.dtype):
     return load_simd()
 
 
+logger = logging.getLogger("bagwise")
 spent = {"compiling": 0.0}  # seconds so far, to take them off where a fit is timed
 
 
@@ -100,7 +101,7 @@ def announced():
                 often = (
                     "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
                 )
-                print(f"bagwise: compiling the network kernels (10 to 60 s), {often} ...", file=sys.stderr, flush=True)
+                logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", often)
             self.said = True
 
         def on_end(self, _):
