@@ -31,7 +31,7 @@ def run(*arguments):
         ({"y": 1.0}, {}, "target", "same target, 1"),
         ({"y": [f"{k // 4},5" for k in range(48)]}, {}, "target", "'y'.*decimal=','"),
         ({"y": ["?", *map(str, range(47))]}, {}, "target", "'y'.*'\\?' in row 0 .*fill_values=\\['\\?'\\]"),
-        ({"x": ["?", *map(str, range(47))]}, {"features": ["x"]}, "features", "'x' is text.*fill_values"),
+        ({"x": ["?", *map(str, range(47))]}, {"features": ["x"]}, "features", "'x' is String.*fill_values"),
         ({"w": pd.Timestamp("2020-01-01")}, {"weights": "w"}, "weights", "'w' is a date"),
         ({"w": pd.Timestamp("2020-01-01")}, {"features": ["x", "w"]}, "features", "dates=\\['w'\\]"),
         ({"w": pd.Timestamp("2020-01-01")}, {"bag_features": ["w"]}, "bag_features", "dates=\\['w'\\]"),

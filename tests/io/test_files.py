@@ -117,7 +117,7 @@ def test_loading_imports_only_what_it_needs(tmp_path):
         "print([name for name in ('pandas', 'polars', 'pyarrow') if name in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "[]"
+    assert run.stdout.strip() == "['pyarrow']"
 
 
 # Refusals -------------------------------------------------------------------------------------------------------

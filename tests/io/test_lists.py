@@ -127,5 +127,5 @@ def test_lists_cannot_be_ids(form):
 
 def test_objects_that_are_no_numbers():
     frame = pd.DataFrame({"site": ["a", "b", "c"], "x": [[1.0], ["u"], [2.0]]})
-    with pytest.raises(ValueError, match="bag 'b' has in column 'x' what is not a list of numbers"):
+    with pytest.raises(ValueError, match="no numeric feature column; the others are 'x'"):
         load(frame, bag="site")

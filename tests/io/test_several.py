@@ -75,7 +75,7 @@ def test_what_does_not_fit_together_is_named(frame, tmp_path):
     with pytest.raises(ValueError, match=r"2.csv lacks x and adds z; all files need the columns of the first, .*1.csv"):
         bw.load(tmp_path / "*.csv", bag="site", target="y")
     frame.assign(x="low").to_csv(tmp_path / "2.csv", index=False)
-    with pytest.raises(ValueError, match=r"column 'x' is Float64 in .*1.csv but String in .*2.csv; give it one type"):
+    with pytest.raises(ValueError, match=r"column 'x' is number in .*1.csv but String in .*2.csv; give it one type"):
         bw.load(tmp_path / "*.csv", bag="site", target="y")
     with pytest.raises(FileNotFoundError, match=r"no file matches .*\*.tsv"):
         bw.load(tmp_path / "*.tsv", bag="site", target="y")

@@ -110,9 +110,9 @@ def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
 
 def test_mixed_ids_and_integer_column_names_of_pandas():
     frame = pd.DataFrame({0: pd.Series([1, "a", 1, "1"], dtype=object), 1: [1.0, 2.0, 3.0, 4.0]})
-    with pytest.warns(UserWarning, match=r"bag ids 1 \(int\) and '1' \(str\) print alike"):
+    with pytest.warns(UserWarning, match="bag ids '1' and \"'1'\" differ only by blanks, quotes"):
         bags, _ = load(frame, bag=0)
-    assert bags.ids.tolist() == [1, "a", "1"] and bags.feature_names == ("1",)
+    assert bags.ids.tolist() == ["1", "a", "'1'"] and bags.feature_names == ("1",)
 
 
 def test_the_index_of_pandas_does_not_matter():
@@ -320,7 +320,7 @@ def test_nullable_types_of_pandas():
         ({"bag": "site", "features": []}, ValueError, "features is empty"),
         ({"bag": "site", "target": "aod", "features": ["red", "aod"]}, ValueError, "'aod' is the target; it cannot"),
         ({"bag": "count", "features": "count"}, ValueError, "'count' is the bag id; it cannot"),
-        ({"bag": "site", "features": ["red", "county"]}, TypeError, r"not numeric: 'county' \(String\); encode"),
+        ({"bag": "site", "features": ["red", "county"]}, TypeError, r"'county' is String; encode"),
         (
             {"bag": "site", "ignore": ["red", "aod", "count", "cloudy"]},
             ValueError,
@@ -430,7 +430,7 @@ def test_a_target_that_cannot_be_squared_is_named():
 def test_ids_that_look_the_same_are_named(ids, pair):
     """They became bags of their own, and nothing was said."""
     frame = pd.DataFrame({"site": np.repeat(ids, 2), "x": np.arange(2.0 * len(ids))})
-    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks or in Unicode form") as said:
+    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks, quotes or in Unicode form") as said:
         bags, _ = load(frame, bag="site")
     assert bags.ids.tolist() == ids and len(said) == 1
     found = check_table(frame, bag="site")

@@ -237,7 +237,7 @@ def test_files_must_agree(dataset):
     assert scan(dataset, bag="site", features=["aod"]).n_rows == 25  # x is not needed
     part(9).assign(x="high").to_parquet(odd)
     for read in (scan, bw.load):
-        with pytest.raises(ValueError, match=r"column 'x' is Float64 in .* but String in .*south/part-1.parquet; give"):
+        with pytest.raises(ValueError, match=r"column 'x' is number in .* but String in .*south/part-1.parquet; give"):
             read(dataset, bag="site", target="aod")
 
 

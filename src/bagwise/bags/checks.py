@@ -14,7 +14,7 @@ import numpy as np
 
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import differences, is_known, plain_number, unframe
+from bagwise.bags.frames import differences, is_fill_value, plain_number, unframe
 from bagwise.bags.segments import counting, segment_mean, segment_sum
 from bagwise.bags.validation import (
     LARGEST,
@@ -435,7 +435,7 @@ def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
         f"{number if first.value.is_integer() else f'{first.value:.6g}'} in column {first.column}, where "
         f"training had {first.low:.6g} to {first.high:.6g}; check its units"
     )
-    if is_known(first.value):
+    if is_fill_value(first.value):
         message += Message(", or, if it stands for a missing value, load with ", Parameter("fill_values", [number]))
     warn_user(message)
 

@@ -1,4 +1,4 @@
-"""The columns of a table, whatever holds it: a data frame of any library, or arrays by name."""
+"""The columns of a data frame of any library, or of arrays by name, as pyarrow holds them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from decimal import Decimal
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import islice
 from numbers import Real
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-# Written by instruments, archives and raster formats; any number as large as the last stands far from all data, too.
-KNOWN: tuple[float, ...] = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99)
-KNOWN += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
+# Fill values that instruments, archives and raster formats write. Any number as large as HUGE is one, too.
+FILL_VALUES: tuple[float, ...] = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99)
+FILL_VALUES += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
 NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
@@ -38,28 +37,30 @@ def unbox(values: np.ndarray) -> np.ndarray | None:
     >>> unbox(np.array([1, "2"], dtype=object)) is None
     True
     """
-    kinds = set(map(type, values.flat))
-    nulls = {kind for kind in kinds if kind.__name__ in ("NoneType", "NAType")}
-    if kinds == nulls or not all(issubclass(kind, NUMBERS) for kind in kinds - nulls):
+    missing = np.array([value is None or type(value).__name__ == "NAType" for value in values.flat], dtype=bool)
+    missing = missing.reshape(values.shape)
+    if missing.all() or not all(isinstance(value, NUMBERS) for value in values[~missing]):
         return None
-    known = np.array([type(value) not in nulls for value in values.flat]).reshape(values.shape)
     numbers = np.full(values.shape, np.nan)
-    numbers[known] = values[known].astype(np.float64)
+    numbers[~missing] = values[~missing].astype(np.float64)
     return numbers
 
 
-class ArraysByName(dict):
-    """Equally long arrays by name, as the columns of a table: a plain dict given by a user is no data frame."""
+def is_null(value) -> bool:
+    """Return whether an object stands for a missing value: None, NaN, NaT, or pandas' NA."""
+    if isinstance(value, float | np.floating | np.datetime64 | Decimal):
+        return bool(value != value)
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 class FrameColumns:
-    """The columns of a table as arrays of pyarrow or numpy: those of a data frame of any library, or arrays by name.
+    """The columns of a table as arrays of pyarrow.
 
     Columns of a data frame are converted when they are used, without a copy where their library allows it.
 
     Parameters
     ----------
-    frame : data frame, or `ArraysByName`
+    frame : data frame of any library, or dict of equally long arrays
     fill_values : numbers and texts that stand for a missing value
     decimal : {".", ","}
         With ",", texts that are all numbers with a decimal comma are numbers.
@@ -73,7 +74,7 @@ class FrameColumns:
 
     Examples
     --------
-    >>> FrameColumns(ArraysByName(red=np.array([0.5, -9999.0])), fill_values=[-9999]).numbers("red")
+    >>> FrameColumns({"red": np.array([0.5, -9999.0])}, fill_values=[-9999]).numbers("red")
     array([0.5, nan])
     """
 
@@ -84,9 +85,8 @@ class FrameColumns:
         self.of_bags: list = []
         self.siblings: dict = {}
         self._made: set = set()  # columns computed from others, which hold no fill values
-        self._converted: dict = {}
-        self._are_arrays = isinstance(frame, ArraysByName)
-        if isinstance(frame, ArraysByName):
+        self._parsed: dict = {}
+        if isinstance(frame, dict):
             self._columns, self.n_rows = dict(frame), len(next(iter(frame.values())))
         else:
             frame = as_frame(frame)
@@ -112,133 +112,119 @@ class FrameColumns:
         """Return the table of some rows."""
         table = copy(self)
         table._columns = {name: partial(self.select, name, positions) for name in self.names}
-        table._converted, table.n_rows, table.origin = {}, len(positions), positions
+        table._parsed, table.n_rows, table.origin = {}, len(positions), positions
         return table
 
     def raw(self, name):
-        """Return a column as pyarrow or numpy holds it."""
+        """Return a column as it is."""
         column = self._columns[name]
-        return column() if callable(column) else column
+        column = column() if callable(column) else column
+        return as_arrow(column) if isinstance(column, np.ndarray) else column
 
     def select(self, name, positions: np.ndarray):
         """Return some rows of a column, as it is."""
-        column = self.raw(name)
-        return column[positions] if isinstance(column, np.ndarray) else column.take(_arrow().array(positions))
+        return self.raw(name).take(_arrow().array(positions))
 
     def column(self, name):
-        """Return a column for learning: numbers that are stored as objects or, on request, as text are converted."""
-        if name in self._converted:
-            return self._converted[name]
-        column = converted = self.raw(name)
-        if isinstance(column, np.ndarray) and column.dtype == object:
-            numbers = _unboxed(column)
-            converted = column if numbers is None else numbers
-        if converted is column and (self.decimal == "," or self.fill_texts) and _may_be_text(column):
-            converted = _parse_numbers(column, self.fill_texts, comma=self.decimal == ",")
-        if converted is not column:
-            self._converted[name] = converted
-        return converted
+        """Return a column for learning: on request, texts that are numbers are converted."""
+        if self.decimal == "." and not self.fill_texts:
+            return self.raw(name)
+        if name not in self._parsed:
+            self._parsed[name] = _parse_numbers(self.raw(name), self.fill_texts, comma=self.decimal == ",")
+        return self._parsed[name]
 
     def kind(self, name) -> str:
         """Return "number", "boolean", "list", "vector" (a fixed-size list), or the name of another type."""
-        column = self.column(name)
-        if not isinstance(column, np.ndarray):
-            return _kind_of(column.type)
-        if column.dtype != object:
-            kinds = {"b": "boolean", "M": "Datetime", "m": "Duration", "U": "String", "T": "String", "S": "Bytes"}
-            return "number" if column.dtype.kind in "fiu" else kinds.get(column.dtype.kind, str(column.dtype))
-        first = next((one for one in column if not _is_null(one)), None)
-        if isinstance(first, list | tuple | np.ndarray):
-            return "list"
-        return "String" if _is_text(column) and first is not None else "Object"
+        return kind_of(self.column(name).type)
 
     def single(self, name) -> bool:
         """Return whether a column has single precision or less."""
-        column = self.column(name)
-        if name in self._made:
-            return True
-        dtype = column.dtype if isinstance(column, np.ndarray) else str(_innermost(column.type))
-        return dtype in (np.float32, np.float16) if isinstance(column, np.ndarray) else dtype in ("float", "halffloat")
+        return name in self._made or str(_innermost(self.column(name).type)) in ("float", "halffloat")
 
     def numbers(self, name) -> np.ndarray:
         """Return a column as numbers, with NaN for missing values and fill values."""
-        if name in self._made:
-            return self.raw(name)
-        return with_missing(to_numbers(self.column(name)), self.fill_values)
+        return with_missing(to_numbers(self.column(name)), () if name in self._made else self.fill_values)
 
     def values(self, name) -> np.ndarray:
         """Return a column without conversion, as a numpy array."""
-        column = self.raw(name)
-        return column if isinstance(column, np.ndarray) else column.to_numpy(zero_copy_only=False)
+        return to_numpy(self.raw(name))
 
     def texts(self, name, most: int | None = None) -> np.ndarray:
         """Return the values as text, the first ones up to a number, without missing ones and the texts for these."""
-        column = self.column(name)
-        if isinstance(column, np.ndarray):
-            values = (str(one) for one in column if not _is_null(one))
-            found = list(values if most is None else islice(values, most))
-        else:
-            known = column.drop_null()
-            found = (known if most is None else known.slice(0, most)).cast(_arrow().string()).to_pylist()
-        return np.array([one for one in found if one not in NULLS], dtype=object)
+        texts = self.column(name).drop_null()[:most].cast(_arrow().string()).to_pylist()
+        return np.array([text for text in texts if text not in NULLS], dtype=object)
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
         """Return the number of each row's label, and the labels in order of first appearance; null is a label too."""
+        pa = _arrow()
         column = self.raw(name)
-        if isinstance(column, np.ndarray) and column.dtype == object and not _is_text(column):
-            place: dict = {}
-            keys = [None if _is_null(one) else one for one in column]
-            codes = np.array([place.setdefault(one, len(place)) for one in keys], dtype=np.int64)
-            labels = np.empty(len(place), dtype=object)
-            labels[:] = list(place)
-            return codes, labels
-        if isinstance(column, np.ndarray) and self._are_arrays and column.dtype != object:
-            labels, first, codes = np.unique(column, return_index=True, return_inverse=True)
-            order = np.argsort(first)
-            rank = np.empty_like(order)
-            rank[order] = np.arange(len(order))
-            return rank[codes], labels[order]
-        return _factorise_arrow(column)
+        if pa.types.is_dictionary(column.type):  # its dictionary may be in any order, with labels that no row has
+            column = column.cast(column.type.value_type)
+        if len(column) == 0:
+            return np.empty(0, dtype=np.int64), to_numpy(pa.array([], column.type))
+        chunks = [column] if isinstance(column, pa.Array) else column.chunks
+        encoded = pa.chunked_array(chunks).dictionary_encode("encode")  # all chunks share one dictionary
+        codes = np.concatenate([to_numpy(chunk.indices) for chunk in encoded.chunks])
+        return codes.astype(np.int64), to_numpy(encoded.chunk(0).dictionary)
 
 
 def _arrow():
-    """Return pyarrow, which archives of arrays are read without."""
+    """Return pyarrow, which archives of bags are read without."""
     import pyarrow
 
     return pyarrow
 
 
 def _from_series(frame: nw.DataFrame, name):
-    """Return a column as numpy holds it, where pandas does, else as pyarrow."""
     series = frame.get_column(name)
-    if series.implementation.is_pyarrow():
-        return series.to_native()
-    dtype = getattr(series.to_native(), "dtype", None)
+    column = series.to_native()
+    dtype = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype) or type(dtype).__name__ == "SparseDtype":
-        return np.asarray(series.to_native())
-    return series.to_arrow()
+        return as_arrow(np.asarray(column))
+    return column if series.implementation.is_pyarrow() else series.to_arrow()
 
 
-def _is_null(value) -> bool:
-    return (
-        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
-    )
+def as_arrow(values: np.ndarray):
+    """Convert an array to pyarrow, without a copy where its type allows it.
+
+    Objects of one type keep it; numbers of several types become float64, other objects text.
+
+    Examples
+    --------
+    >>> as_arrow(np.array([1, "a", None], dtype=object)).to_pylist()
+    ['1', 'a', None]
+    """
+    pa = _arrow()
+    if values.dtype.isnative and values.dtype.str[1:] in ("f4", "f8", "i4", "i8"):  # pa.array would import pandas
+        buffer = pa.py_buffer(np.ascontiguousarray(values))
+        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, buffer])
+    try:
+        return pa.array(values, from_pandas=values.dtype == object)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        if values.dtype != object:  # another byte order, or a type or unit that Arrow lacks
+            types = {"i": "i8", "u": "u8", "f": "f8", "M": "M8[us]"}
+            return pa.array(values.astype(types.get(values.dtype.kind, str)))
+    cells = [None if is_null(value) else value for value in values]
+    numbers = unbox(np.array([*cells, None], dtype=object)[:-1])
+    if numbers is not None:
+        return pa.array(numbers)
+    if all(cell is None or isinstance(cell, list | tuple | np.ndarray) for cell in cells):
+        try:
+            return pa.array([list(cell) if isinstance(cell, np.ndarray) else cell for cell in cells])
+        except pa.ArrowException:  # lists of different things
+            pass
+    types_of_text: dict[str, set] = {}
+    for cell in cells:
+        types_of_text.setdefault(str(cell), set()).add(type(cell))
+    quoted = {text for text, types in types_of_text.items() if len(types) > 1}  # 1 and "1" are two labels
+    texts = [
+        None if cell is None else repr(cell) if isinstance(cell, str) and cell in quoted else str(cell)
+        for cell in cells
+    ]
+    return pa.array(texts, pa.string())
 
 
-def _is_text(column) -> bool:
-    """Return whether a column holds text, or objects that are text or missing."""
-    if not isinstance(column, np.ndarray):
-        return _kind_of(column.type) == "String"
-    if column.dtype != object:
-        return column.dtype.kind in "UT"
-    return all(isinstance(one, str) or _is_null(one) for one in column)
-
-
-def _may_be_text(column) -> bool:
-    return _is_text(column) or (isinstance(column, np.ndarray) and column.dtype == object)
-
-
-def _kind_of(dtype) -> str:
+def kind_of(dtype) -> str:
     """Return the kind of an Arrow type; see `FrameColumns.kind`."""
     of = _arrow().types
     if of.is_fixed_size_list(dtype) and not of.is_fixed_size_list(dtype.value_type) and _is_number(dtype.value_type):
@@ -301,9 +287,9 @@ def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
     return np.where(marked, np.array(np.nan, dtype=kind), values) if marked.any() else values
 
 
-def is_known(value: float) -> bool:
+def is_fill_value(value: float) -> bool:
     """Return whether a number is one of those that are written for missing data."""
-    return abs(value) >= HUGE or any(value == float(np.float32(one)) or value == one for one in KNOWN)
+    return abs(value) >= HUGE or any(value in (fill, float(np.float32(fill))) for fill in FILL_VALUES)
 
 
 def plain_number(value: float) -> int | float:
@@ -353,12 +339,21 @@ def as_matrix(table: FrameColumns, names: list, rows=slice(None)) -> np.ndarray:
 
 
 def to_numbers(column) -> np.ndarray:
-    """Convert a column of numpy or pyarrow to numbers, with NaN for null."""
-    if isinstance(column, np.ndarray):
-        return column
+    """Convert a column of pyarrow to numbers, with NaN for null."""
     pa = _arrow()
     if pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
+    return to_numpy(column)
+
+
+def to_numpy(column) -> np.ndarray:
+    """Convert a column of pyarrow to numpy; for numbers and text without `pandas`, which pyarrow would import."""
+    pa = _arrow()
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if kind_of(column.type) == "String":
+        return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+    if column.null_count == 0 and (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        return np.from_dlpack(column)
     return column.to_numpy(zero_copy_only=False)
 
 
@@ -371,41 +366,20 @@ def _parse_numbers(column, fill_texts: tuple[str, ...], *, comma: bool):
     import pyarrow.compute as pc
 
     pa = _arrow()
-    if isinstance(column, np.ndarray):
-        plain = pa.array([None if _is_null(one) else str(one) for one in column], pa.string())
-    else:
-        plain = column.cast(pa.string())
-    texts = pc.if_else(pc.is_in(plain, value_set=pa.array([*NULLS, *fill_texts])), pa.scalar(None, pa.string()), plain)
-    known = texts.drop_null()
-    if comma and len(known) and pc.all(pc.match_substring_regex(known, DECIMAL_COMMA)).as_py():
+    if kind_of(column.type) != "String":
+        return column
+    column_texts = column.cast(pa.string())
+    missing = pc.is_in(column_texts, value_set=pa.array([*NULLS, *fill_texts]))
+    texts = pc.if_else(missing, pa.scalar(None, pa.string()), column_texts)
+    present = texts.drop_null()
+    if comma and len(present) and pc.all(pc.match_substring_regex(present, DECIMAL_COMMA)).as_py():
         texts = pc.replace_substring(texts, ",", ".")
     elif not (
-        pc.any(pc.is_in(plain, value_set=pa.array(fill_texts, pa.string()))).as_py()
-        and pc.all(pc.match_substring_regex(known, NUMBER)).as_py()
+        pc.any(pc.is_in(column_texts, value_set=pa.array(fill_texts, pa.string()))).as_py()
+        and pc.all(pc.match_substring_regex(present, NUMBER)).as_py()
     ):
         return column
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+", "").cast(pa.float64())
-
-
-def _unboxed(values: np.ndarray) -> np.ndarray | None:
-    """Convert Python numbers to an array, with NaN for null; return None if there is anything else, or nothing."""
-    null = np.array([_is_null(one) for one in values], dtype=bool)
-    if set(map(type, values[~null])) <= {bool, np.bool_}:
-        return values.astype(bool) if not null.any() and len(values) else None
-    return unbox(np.where(null, np.array(None, dtype=object), values))
-
-
-def _factorise_arrow(column) -> tuple[np.ndarray, np.ndarray]:
-    pa = _arrow()
-    column = pa.array(column, from_pandas=True) if isinstance(column, np.ndarray) else column
-    if pa.types.is_dictionary(column.type):  # its dictionary may be in any order, with labels no row has
-        column = column.cast(column.type.value_type)
-    if len(column) == 0:
-        return np.empty(0, dtype=np.int64), pa.array([], column.type).to_numpy(zero_copy_only=False)
-    # all chunks share one dictionary
-    encoded = pa.chunked_array([column] if isinstance(column, pa.Array) else column.chunks).dictionary_encode("encode")
-    codes = np.concatenate([chunk.indices.to_numpy() for chunk in encoded.chunks])
-    return codes.astype(np.int64), encoded.chunk(0).dictionary.to_numpy(zero_copy_only=False)
 
 
 def unframe(data, what: str) -> tuple:

@@ -49,6 +49,10 @@ class Message(str):
     def __radd__(self, other) -> Message:
         return Message(other, self)
 
+    def join(self, messages) -> Message:
+        """Return several messages as one, with this one between them."""
+        return Message(*[part for message in messages for part in (self, message)][1:])
+
 
 class ParameterError(ValueError):
     """A parameter cannot be what it is. ``parameter`` is its name, the message may name others."""

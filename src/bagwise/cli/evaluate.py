@@ -175,11 +175,11 @@ def _by_target(bags, y, labelled: dict) -> dict:
 def _load(path, columns: dict, labels: dict):
     """Load bags, targets and further labels per bag: fixed fold or split, and what to score separately by."""
     from bagwise.io.columns import Roles
-    from bagwise.io.load import load_declared
+    from bagwise.io.load import load_labels
 
     apart = ("missing", "fill_values", "decimal", "time", "fold")
     how = {name: columns.pop(name) for name in apart if name in columns}
-    bags, y, labels = load_declared(path, Roles(**columns, labels=labels), **how)
+    bags, y, labels = load_labels(path, Roles(**columns, labels=labels), **how)
     o.refuse_no_target(y)
     return bags, y, labels
 

@@ -172,7 +172,7 @@ def load_like_training(header: dict, tables: list[str], how: dict, second: str |
 
     if second is not None:
         frame = read_second_table(second, how)
-        return load_to_score(o.sources(tables), **how, **({"targets": frame} if len(frame.columns) > 1 else {}))
+        return load_to_score(o.sources(tables), **how, **({"targets": frame} if frame.num_columns > 1 else {}))
     try:
         return load_to_score(o.sources(tables), **how)
     except ParameterError as error:
@@ -192,7 +192,7 @@ def read_second_table(path: str, how: dict):
     if frame is None:
         raise ParameterError("targets", f"{path} is not a table with named columns; give a .csv or .parquet")
     roles = Roles(**{name: how.get(name) for name in ("bag", "target", "groups", "weights", "bag_features")}).asked()
-    return frame.select([name for name in frame.columns if any(is_made_of(name, role) for role in roles)])
+    return frame.select([name for name in frame.column_names if any(is_made_of(name, role) for role in roles)])
 
 
 def load_for_predictions(header: dict, tables: list[str], how: dict, second: str | None, target) -> tuple:

@@ -15,7 +15,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
-from bagwise.bags.frames import ArraysByName, FrameColumns
+from bagwise.bags.frames import FrameColumns
 from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.plan import Entry, as_entries
@@ -71,7 +71,7 @@ def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
         raise ValueError(f"it holds an array of shape {matrix.shape}; columns of bag id, features, target are needed")
     columns = {f"x{j}": column for j, column in enumerate(matrix.T)}
     ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
-    return gather(FrameColumns(ArraysByName(columns)), Roles(**ends))[:2]
+    return gather(FrameColumns(columns), Roles(**ends))[:2]
 
 
 def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:

@@ -24,13 +24,13 @@ import numpy as np
 from bagwise.bags.arrays import unpad
 from bagwise.bags.checks import check_targets
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import ArraysByName, FrameColumns, as_fill_values, as_frame, as_list, with_missing
-from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
+from bagwise.bags.frames import FrameColumns, as_fill_values, as_frame, as_list, with_missing
+from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import Parameter, ParameterError, as_instances, as_offsets, name_bags, refuse_repeated
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.columns import Roles, refuse_choice, refuse_unknown, warn_of_suspects
-from bagwise.io.load import attributes, gather, names_files, rows_in_order, with_instances
-from bagwise.io.table_files import reading
+from bagwise.io.columns import Roles, refuse_choice, refuse_unknown
+from bagwise.io.load import attributes, gather, rows_in_order, warn_of_values, with_instances
+from bagwise.io.table_files import names_files, reading
 from bagwise.io.tables import read_files
 
 _HEADER = 128  # bytes before the first variable
@@ -248,7 +248,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
     with reading(path), _open_npz(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
-        return gather(FrameColumns(ArraysByName(_as_columns(path, arrays)), fill_values), roles, missing)
+        return gather(FrameColumns(_as_columns(path, arrays), fill_values), roles, missing)
     given = ("features", "weights", "bag_features", "categories", "dates", "targets", "ignore")
     asked = {name: getattr(roles, name) for name in given}
     parameter = next((name for name, value in asked.items() if value is not None and len(value)), None)
@@ -284,7 +284,7 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
     more = _to_table(arrays)
     if missing == "drop-instances":
         names = np.arange(len(offsets) - 1) if ids is None else ids
-        columns = FrameColumns(ArraysByName(enumerate(instances.T)))
+        columns = FrameColumns(dict(enumerate(instances.T)))
         codes = np.repeat(np.arange(len(names)), np.diff(offsets))
         rows, offsets = rows_in_order(columns, columns.names, codes, names, missing)
         if extra["weights"] is not None and len(extra["weights"]) == len(instances):
@@ -301,12 +301,8 @@ def _load_bags(arrays: dict, roles: Roles, missing: str, fill_values) -> tuple[B
     bags = bags.with_groups(SHARED_ROWS) if roles.group_by_rows else bags
     y = arrays.get(roles.target or ("targets" if "targets" in arrays else "y"))
     y = None if y is None else _targets(with_missing(np.asarray(y), fill_values), bags)
-    names = bags.feature_names or range(bags.n_features)
-    warn_of_suspects(
-        [*zip(names, bags.instances.T, strict=True), *([] if y is None or y.ndim == 2 else [("targets", y)])]
-    )
-    if y is not None and not roles.labels:
-        warn_of_shared_rows(bags)
+    targets = [] if y is None else [f"target {k + 1}" for k in range(y.shape[1])] if y.ndim == 2 else ["targets"]
+    warn_of_values(bags, y, targets, shared_rows=set(roles.labels) <= {"time"})
     return bags, y
 
 
@@ -377,7 +373,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
     ids = columns.get(roles.bag)
     if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
         columns[roles.bag] = ids.astype(np.int64)
-    return gather(FrameColumns(ArraysByName(columns), fill_values), roles, missing)
+    return gather(FrameColumns(columns, fill_values), roles, missing)
 
 
 def _find_matrix(path: Path, variable: str | None) -> np.ndarray:
@@ -528,7 +524,7 @@ def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
     if frame is None:
         raise ValueError(f"{table} is not a table; give a .csv, .tsv, .parquet, .feather or .arrow file")
     remedy = "in column {column!r}; the table needs a row per bag: drop the others, or join their files"
-    return attributes(frame, roles, repeated="{id} appears twice " + remedy)
+    return attributes(FrameColumns(frame), roles, repeated="{id} appears twice " + remedy)
 
 
 def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The columns of a table: which role each has, what a role asks of its values, and what looks wrong with them.
+"""The columns of a table: the role of each, checks of the values that a role needs, and doubtful values.
 
 A column is the bag id, the target, a label of the bag, a weight, a covariate of the bag, or a feature.
 """
@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from bagwise.bags.frames import DECIMAL_COMMA, NULLS, NUMBER, as_list, is_known, plain_number
+from bagwise.bags.frames import DECIMAL_COMMA, NULLS, NUMBER, as_list, is_fill_value, plain_number
 from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import (
     LARGEST,
@@ -28,14 +28,15 @@ from bagwise.bags.validation import (
     warn_user,
 )
 
-# An extreme is isolated if its distance from all other values is so many times their width: the second is for one
-# that is not known as a fill value, which must also be repeated.
+# An extreme is isolated if its distance from all other values is this many times their width. The second factor is for
+# an extreme that is not a usual fill value, which must also be repeated.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
 FEW_CELLS = 3  # that a message names
 SAMPLE = 1000  # values that show the usual ones
 
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
-_USABLE = ("number", "boolean", "list", "vector")
+DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
+USABLE = ("number", "boolean", "list", "vector")
 # What tables of instances call their own columns.
 _TAKEN = {"row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects"}
 _TAKEN |= {"prediction", "contribution", "weight", "effect"}
@@ -43,7 +44,7 @@ _TAKEN |= {"prediction", "contribution", "weight", "effect"}
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns by what they are to `load`; ``labels`` are further labels of the bags, by what they are called: a fold.
+    """Columns by their role in `load`; ``labels`` are further labels of the bags by name, such as the fold.
 
     Examples
     --------
@@ -73,10 +74,9 @@ class Roles:
     @property
     def single(self) -> list[tuple[str, object]]:
         """Parameters whose columns have that role alone, and the column: a pair for each."""
-        named = [("bag", self.bag), *[("target", name) for name in self.target_list]]
-        named += [("groups", self.groups), ("weights", self.weights)]
-        named += list(self.labels.items())
-        return [(name, column) for name, column in named if column is not None]
+        pairs = [("bag", self.bag), *[("target", name) for name in self.target_list], ("groups", self.groups)]
+        pairs += [("weights", self.weights), *self.labels.items()]
+        return [(name, column) for name, column in pairs if column is not None]
 
     @property
     def taken(self) -> list:
@@ -91,8 +91,8 @@ class Roles:
     def asked(self) -> list:
         """Return all columns that are named in any role."""
         encoded = [*self.category_list, *as_list(self.dates)]
-        others = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
-        return list(dict.fromkeys([*self.taken, *others]))
+        named = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
+        return list(dict.fromkeys([*self.taken, *named]))
 
     @property
     def encoded(self) -> bool:
@@ -134,43 +134,46 @@ def is_made_of(name: str, role) -> bool:
     return name == role or str(role).startswith((f"{name}=", *(f"{name}_{part}" for part in DATE_PARTS)))
 
 
-def is_auto(given) -> bool:
+def is_auto(columns) -> bool:
     """Return whether columns are not named but to be found."""
-    return isinstance(given, str) and given == "auto"
+    return isinstance(columns, str) and columns == "auto"
+
+
+# Choosing columns -----------------------------------------------------------------------------------------------------
 
 
 def choose_features(table, roles: Roles) -> list:
     """Return the feature columns: those asked for, or each numeric one that has no other role."""
-    ignore, features = as_list(roles.ignore), None if roles.features is None else as_list(roles.features)
+    ignore, keep = as_list(roles.ignore), as_list(roles.keep)
     if roles.bag is None:
         raise ParameterError(
             "bag",
             Parameter("bag"),
             f" is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
         )
-    keep, named = as_list(roles.keep), [(parameter, [name]) for parameter, name in roles.single]
-    for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", features or [])):
-        refuse_unknown(table.names, names, taken=features or (), parameter=parameter, made=table.siblings)
+    named = [(parameter, [name]) for parameter, name in roles.single]
+    for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", roles.feature_list)):
+        refuse_unknown(table.names, names, taken=roles.feature_list, parameter=parameter, made=table.siblings)
     if roles.bag in roles.target_list:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
-    taken = [name for name in keep if name in _TAKEN]
-    if taken:
+    if taken := [name for name in keep if name in _TAKEN]:
         raise ParameterError(
             "keep", f"tables of instances have a column {taken[0]!r} of their own; rename the column to keep it"
         )
-    if features is not None:
-        _refuse_features(table, features, roles)
-        return features
+    if roles.features is not None:
+        _refuse_features(table, roles)
+        return roles.feature_list
     kinds = {name: table.kind(name) for name in table.names if name not in {*roles.taken, *ignore, *keep}}
-    features = [name for name, kind in kinds.items() if kind in _USABLE]
+    features = [name for name, kind in kinds.items() if kind in USABLE]
     if not features:
-        others = [f"{label(name)} ({kind})" for name, kind in kinds.items()]
-        what = _list(others, "the others are") if others else "every column has another role, or is ignored"
+        unusable = [f"{label(name)} ({kind})" for name, kind in kinds.items()]
+        what = _list(unusable, "the others are") if unusable else "every column has another role, or is ignored"
         raise ParameterError("features", f"there is no numeric feature column; {what}")
     return features
 
 
-def _refuse_features(table, features: list, roles: Roles) -> None:
+def _refuse_features(table, roles: Roles) -> None:
+    features = roles.feature_list
     if not features:
         raise ParameterError(
             "features", "features is empty; name at least one column, or leave it out to take every numeric one"
@@ -179,52 +182,70 @@ def _refuse_features(table, features: list, roles: Roles) -> None:
     for name, role in ((roles.bag, "bag id"), *targets, (roles.weights, "instance weight")):
         if name is not None and name in features:
             raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
-    odd = {name: table.kind(name) for name in features if table.kind(name) not in _USABLE}
-    if odd:
-        named = ", ".join(f"{name!r} ({kind})" for name, kind in list(odd.items())[:5])
-        first = next(iter(odd))
-        if odd[first] in ("String", "Object") and (doubt := _doubt(table, first)):
-            raise ParameterTypeError("features", Message(f"column {first!r} is text: ", doubt[1]))
-        raise ParameterTypeError(
-            "features",
-            f"not numeric: {named}; encode them as numbers, leave them out of features, or load them with ",
-            Parameter("dates" if is_date_kind(table, first) else "categories", [first]),
-        )
+    for name in features:
+        if table.kind(name) not in USABLE:
+            refuse_not_numeric(table, name, "a feature", "features")
 
 
 def refuse_unknown(names, wanted, taken=(), parameter: str = "features", made=()) -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one that is, and is not taken.
+    """Refuse the first wanted name that is not there, and suggest the nearest one that is there and not taken.
 
-    Those that were made of other columns are not listed: the user's table has none of them.
+    Columns that were ``made`` of others are not listed: the user's table does not have them.
     """
-    known = set(names)
-    for name in wanted:
-        if name not in known:
-            others = [str(one) for one in names if one not in taken]
-            base = str(name).partition("=")[0]
-            if "=" in str(name) and base not in known:
-                raise ParameterError(
-                    parameter,
-                    f"there is no column {base!r}, of which the feature {name!r} is a level; "
-                    f"{_list([label(one) for one in names if one not in made])}",
-                )
-            same = [one for one in others if one.lower() == str(name).lower()]
-            near = next(iter(same or get_close_matches(str(name), others, n=1)), None)
-            hint = f" (did you mean {near!r}?)" if near else ""
-            raise ParameterError(
-                parameter,
-                f"there is no column {name!r}{hint}; {_list([label(one) for one in names if one not in made])}",
-            )
+    known_names = set(names)
+    missing = next((name for name in wanted if name not in known_names), None)
+    if missing is None:
+        return
+    listed = _list([label(name) for name in names if name not in made])
+    column, _, level = str(missing).partition("=")
+    if level and column not in known_names:
+        raise ParameterError(
+            parameter, f"there is no column {column!r}, of which the feature {missing!r} is a level; {listed}"
+        )
+    free = [str(name) for name in names if name not in taken]
+    same = [name for name in free if name.lower() == str(missing).lower()]
+    near = next(iter(same or get_close_matches(str(missing), free, n=1)), None)
+    hint = f" (did you mean {near!r}?)" if near else ""
+    raise ParameterError(parameter, f"there is no column {missing!r}{hint}; {listed}")
 
 
 def refuse_choice(name: str, value, allowed: tuple) -> None:
     """Refuse a value of a parameter that is not one of those allowed."""
     if value not in allowed:
-        *others, last = map(repr, allowed)
-        raise ParameterError(name, f"{name} must be {', '.join(others)} or {last}, not {value!r}")
+        *most, last = map(repr, allowed)
+        raise ParameterError(name, f"{name} must be {', '.join(most)} or {last}, not {value!r}")
+
+
+def refuse_no_labels(table, name, what: str) -> None:
+    """Refuse a column of lists or records where labels are needed."""
+    if is_nested(table, name):
+        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
+
+
+def is_nested(table, name) -> bool:
+    """Return whether a column holds lists or records, which cannot be labels."""
+    return table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map"))
+
+
+def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
+    """Refuse a column that is not numeric, and say which cells are not if most of them are."""
+    kind = table.kind(name)
+    if kind in ("number", "boolean"):
+        return
+    doubt = _doubt(table, name) if kind == "String" else None
+    way = Message(": ", doubt[1]) if doubt else Message()
+    if doubt is None and parameter in ("features", "bag_features"):
+        encode = Parameter("dates" if is_date_kind(table, name) else "categories", [name])
+        way = Message("; encode it, leave it out, or load it with ", encode)
+    shown = "a date" if kind.startswith(("Date", "datetime")) else kind
+    raise ParameterTypeError(parameter, f"{what} must be numbers; column {name!r} is {shown}", way)
+
+
+# Values of the bags ---------------------------------------------------------------------------------------------------
 
 
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bag of each row, numbered as they appear, and the ids."""
     refuse_no_labels(table, bag, "bag ids")
     codes, ids = table.factorise(bag)
     unknown = absent(ids)[codes]
@@ -237,36 +258,15 @@ def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
     return codes, ids
 
 
-def refuse_no_labels(table, name, what: str) -> None:
-    """Refuse a column of lists or records where labels are needed."""
-    if is_nested(table, name):
-        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
+def first_rows(codes: np.ndarray) -> np.ndarray:
+    """Return the first row of each bag; bags are numbered as they appear, so the highest number so far rises there."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
 
 
-def is_nested(table, name) -> bool:
-    """Return whether a column holds lists or records, which cannot be labels."""
-    kind = table.kind(name)
-    if kind in ("list", "vector") or kind.startswith(("List", "Array", "Struct")):
-        return True
-    return kind == "Object" and any(isinstance(one, dict | list | np.ndarray) for one in table.values(name)[:1000])
-
-
-def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
-    """Refuse a column that is not numeric, and say which cells are not if most of them are."""
-    if table.kind(name) in ("number", "boolean"):
-        return
-    text = Message(f"{what} must be numbers; column {name!r} is {_type_name(table.kind(name))}")
-    if table.kind(name) in ("String", "Object") and (doubt := _doubt(table, name)):
-        text += Message(": ", doubt[1])
-    raise ParameterTypeError(parameter, text)
-
-
-def _type_name(kind: str) -> str:
-    return "a date" if kind.startswith(("Date", "datetime")) else kind
-
-
-def several_targets(table, targets: list, codes, first, ids) -> np.ndarray:
-    """Return a column per target; NaN where a bag has some of them, but not this one."""
+def read_targets(table, targets: list, codes, first, ids) -> np.ndarray | None:
+    """Return the targets of the bags: None, one number per bag, or a column per target with NaN where it is missing."""
+    if len(targets) < 2:
+        return one_target(table, targets[0], codes, first, ids) if targets else None
     y = np.column_stack([one_target(table, name, codes, first, ids, some=True) for name in targets])
     unknown = np.isnan(y)
     if unknown.all(axis=1).any():
@@ -295,23 +295,22 @@ def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.nd
         )
     large = np.abs(values) > LARGEST
     if large.any():
-        marked = any_row(large, codes, ids)
         raise ParameterError(
             "target",
-            f"{name_bags(ids, marked)} a target beyond {LARGEST:g} in column {target!r}, whose square is infinite; "
-            "rescale the targets, or look for a fill value",
+            f"{name_bags(ids, any_row(large, codes, ids))} a target beyond {LARGEST:g} in column {target!r}, whose "
+            "square is infinite; rescale the targets, or look for a fill value",
         )
-    y = values[first]
-    differs = (values != y[codes]) & ~(np.isnan(values) & np.isnan(y[codes]))
+    differs = differs_from_first(values, codes, first)
     if differs.any():
         marked = any_row(differs, codes, ids)
         row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
         raise ParameterError(
             "target",
             f"{name_bags(ids, marked)} more than one target in column {target!r} "
-            f"({float(y[codes[row]])} and {float(values[row])}); a bag has one target, the same on all its rows",
+            f"({float(values[first][codes[row]])} and {float(values[row])}); a bag has one target, the same on all its "
+            "rows",
         )
-    return y
+    return values[first]
 
 
 def one_label(table, column, codes, first, ids, *, what: str = "group", parameter: str = "groups") -> np.ndarray:
@@ -326,7 +325,7 @@ def one_label(table, column, codes, first, ids, *, what: str = "group", paramete
             Parameter(parameter),
             " out",
         )
-    differs = label_of_row != label_of_row[first][codes]
+    differs = differs_from_first(label_of_row, codes, first)
     if differs.any():
         raise ParameterError(
             parameter,
@@ -334,6 +333,28 @@ def one_label(table, column, codes, first, ids, *, what: str = "group", paramete
             f"a bag belongs to one {what}, the same on all its rows",
         )
     return labels[label_of_row[first]]
+
+
+def one_per_bag(
+    table, name, codes, first, ids, *, what: str = "bag feature", parameter: str = "bag_features"
+) -> np.ndarray:
+    """Return the number of each bag (a covariate, its weight), which must be the same on all its rows."""
+    values = np.asarray(table.numbers(name), dtype=np.float64)
+    differs = differs_from_first(values, codes, first)
+    if differs.any():
+        instead = ": leave the column to the instances" if what == "bag feature" else ""
+        raise ParameterError(
+            parameter,
+            f"{name_bags(ids, any_row(differs, codes, ids))} more than one value in column {name!r}; a {what} is the "
+            f"same on all rows of a bag{instead}",
+        )
+    return values[first]
+
+
+def differs_from_first(values: np.ndarray, codes: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Return which rows have another value than the first row of their bag; NaN is equal to NaN."""
+    of_bag = values[first][codes]
+    return (values != of_bag) & ~((values != values) & (of_bag != of_bag))
 
 
 def any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -346,113 +367,44 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
 
     ``codes`` is the bag of every row, ``first`` the first row of every bag.
     """
-    if roles.bag_features is None:
-        return names, {}
     if is_auto(roles.bag_features):
         chosen = _constant(table, names, codes, first)
     else:
-        chosen = as_list(roles.bag_features)
+        chosen = roles.covariate_list
         refuse_unknown(table.names, chosen, parameter="bag_features", made=table.siblings)
-        taken = [name for name in chosen if name in roles.taken]
-        if taken:
+        if taken := [name for name in chosen if name in roles.taken]:
             raise ParameterError(
                 "bag_features", f"column {taken[0]!r} has another role; it cannot be a bag feature as well"
             )
-        odd = [name for name in chosen if table.kind(name) not in ("number", "boolean")]
-        if odd:
-            raise ParameterTypeError(
-                "bag_features",
-                f"a bag feature must be numbers; column {odd[0]!r} is {table.kind(odd[0])}; take it as ",
-                Parameter("dates" if is_date_kind(table, odd[0]) else "categories", odd[:1]),
-                " too, or leave it out",
-            )
-    left = [name for name in names if name not in chosen]
-    if not left:
+        for name in chosen:
+            refuse_not_numeric(table, name, "a bag feature", "bag_features")
+    of_instances = [name for name in names if name not in chosen]
+    if not of_instances:
         raise ParameterError(
             "bag_features", "every feature column is a bag feature; at least one must be left for the instances"
         )
     if not chosen:
         return names, {}
     columns = [one_per_bag(table, name, codes, first, ids) for name in chosen]
-    return left, {"covariates": np.column_stack(columns), "covariate_names": chosen}
+    return of_instances, {"covariates": np.column_stack(columns), "covariate_names": chosen}
 
 
 def _constant(table, names, codes, first) -> list:
-    """Return the feature columns that never vary within a bag.
-
-    The first is left out if that would leave no feature of the instances.
-    """
+    """Return the feature columns that never vary within a bag; all but the first if no other feature would remain."""
     of_bags = [name for name in names if name in table.of_bags]  # a second table's
     if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
         return of_bags  # bags of one row: anything is constant
-    plain = [name for name in names if table.kind(name) == "number"]
-    found = [name for name in plain if name in of_bags or not _varies(table, name, codes, first).any()]
-    found = [name for name in found if set(table.siblings.get(name, ())) <= set(found)]
-    return found[1:] if len(found) == len(names) else found
+    numeric = [name for name in names if table.kind(name) == "number"]
+    constant = [
+        name
+        for name in numeric
+        if name in of_bags or not differs_from_first(np.asarray(table.numbers(name), dtype=float), codes, first).any()
+    ]
+    constant = [name for name in constant if set(table.siblings.get(name, ())) <= set(constant)]
+    return constant[1:] if len(constant) == len(names) else constant
 
 
-def _varies(table, name, codes, first) -> np.ndarray:
-    values = np.asarray(table.numbers(name), dtype=np.float64)
-    return (values != values[first][codes]) & ~(np.isnan(values) & np.isnan(values[first][codes]))
-
-
-def one_per_bag(
-    table, name, codes, first, ids, *, what: str = "bag feature", parameter: str = "bag_features"
-) -> np.ndarray:
-    """Return the number of each bag (a covariate, its weight), which must be the same on all its rows."""
-    varies = _varies(table, name, codes, first)
-    if varies.any():
-        marked = any_row(varies, codes, ids)
-        instead = ": leave the column to the instances" if what == "bag feature" else ""
-        raise ParameterError(
-            parameter,
-            f"{name_bags(ids, marked)} more than one value in column {name!r}; a {what} is the same on all rows of a "
-            f"bag{instead}",
-        )
-    return np.asarray(table.numbers(name), dtype=np.float64)[first]
-
-
-CHECKS = {
-    "infinite": (
-        "error",
-        Message("infinite values; replace them, or leave those rows out with ", Parameter("missing", "drop-instances")),
-    ),
-    "missing": (
-        "note",
-        Message("missing values; ", Parameter("missing"), " chooses whether to refuse, drop or keep those rows"),
-    ),
-    "empty": ("error", "no values; ignore it"),
-    "constant": ("note", "one value throughout, so it carries no information"),
-    "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
-    "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if you do not want that"),
-    "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if you do not want that"),
-    "counter": ("warning", "counts the rows, and would be a feature; ignore it if you do not want that"),
-    "bag-level": ("note", "constant within every bag: a property of the bag, and can be given as a bag feature"),
-}
-
-
-SPLITS = ("fold", "folds", "split", "cv", "partition")
-
-
-def column_checks(name, values, finite, codes, n_bags, y) -> list[str]:
-    """Return the names of the `CHECKS` that a feature column does not pass."""
-    if len(finite) == 0:
-        return ["empty"]
-    found = ["infinite"] if np.isinf(values).any() else []
-    found += ["missing"] if np.isnan(values).any() else []
-    if finite.min() == finite.max():
-        return [*found, "constant"]
-    if y is not None and np.array_equal(values, y):
-        return [*found, "target"]
-    if str(name).lower() in SPLITS:
-        return [*found, "split"]
-    if look_like_dates(np.unique(finite)):
-        return [*found, "dates"]
-    if len(values) > 20 and (np.diff(values) == 1).all():
-        return [*found, "counter"]
-    if n_bags < len(values) and len(finite) == len(values) and not varying(values, codes, n_bags).any():
-        return [*found, "bag-level"]
-    return found
+# Doubtful columns -----------------------------------------------------------------------------------------------------
 
 
 def doubtful_texts(table, used) -> dict[object, tuple[str, Message]]:
@@ -460,42 +412,35 @@ def doubtful_texts(table, used) -> dict[object, tuple[str, Message]]:
 
     "error" where all but a few cells are numbers, else "warning".
     """
-    others = [name for name in table.names if name not in used and table.kind(name) in ("String", "Object")]
-    doubts = {name: _doubt(table, name) for name in others}
     start = {
         "error": "column {!r} is numeric but for a few cells: ",
         "warning": "column {!r} is text and was left out: ",
     }
-    return {
-        name: (doubt[0], Message(start[doubt[0]].format(name), doubt[1])) for name, doubt in doubts.items() if doubt
-    }
-
-
-DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
+    texts = [name for name in table.names if name not in used and table.kind(name) == "String"]
+    doubts = {name: doubt for name in texts if (doubt := _doubt(table, name))}
+    return {name: (level, Message(start[level].format(name), text)) for name, (level, text) in doubts.items()}
 
 
 def is_date_kind(table, name) -> bool:
     """Return whether a column holds dates, or texts that all look like dates."""
     kind = table.kind(name)
-    if kind.startswith(("Date", "datetime")):
-        return True
-    if kind not in ("String", "Object"):
-        return False
-    some = table.texts(name, SAMPLE)
-    return len(some) > 0 and all(re.match(DATES, one) for one in some)
+    if kind != "String":
+        return kind.startswith("Date")
+    texts = table.texts(name, SAMPLE)
+    return len(texts) > 0 and all(re.match(DATES, text) for text in texts)
 
 
 def left_out(table, roles: Roles, names: list) -> list[Message]:
     """Return which columns were not asked for by name and are no features, and why: a clause for each reason."""
     used = {*names, *roles.asked()}
     doubts = doubtful_texts(table, used)
-    others = [name for name in table.names if name not in used and name not in doubts]
-    others = [name for name in others if table.kind(name) not in _USABLE]
-    dates = [name for name in others if is_date_kind(table, name)]
-    texts = [name for name in others if name not in dates]
     for level, message in doubts.values():
         if level == "error":
             raise ParameterError("fill_values", message)
+    unused = [name for name in table.names if name not in used and name not in doubts]
+    unused = [name for name in unused if table.kind(name) not in USABLE]
+    dates = [name for name in unused if is_date_kind(table, name)]
+    texts = [name for name in unused if name not in dates]
     notes = [message for _, message in doubts.values()]
     if texts:
         what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
@@ -510,87 +455,57 @@ def left_out(table, roles: Roles, names: list) -> list[Message]:
 def _left(names: list[str], verbs: tuple[str, str]) -> str:
     several = len(names) > 1
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    left = ("and was", "and were")[several]
-    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {left} left out; "
+    was = ("and was", "and were")[several]
+    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {was} left out; "
 
 
 def _doubt(table, name) -> tuple[str, Message] | None:
     """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
-    some = table.texts(name, SAMPLE)
-    if len(some) and all(re.match(DECIMAL_COMMA, one) for one in some) and any("," in one for one in some):
+    sample = table.texts(name, SAMPLE)
+    if len(sample) and all(re.match(DECIMAL_COMMA, text) for text in sample) and any("," in text for text in sample):
         return "warning", Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
-    if sum(re.match(NUMBER, one) is not None for one in some) <= 0.5 * len(some):
+    if sum(re.match(NUMBER, text) is not None for text in sample) <= 0.5 * len(sample):
         return None
-    values = table.values(name)
-    texts = [None if gone else str(one) for one, gone in zip(values, absent(values), strict=True)]
-    rows = np.flatnonzero([one is not None and one not in NULLS and not re.match(NUMBER, one) for one in texts])
+    texts = table.values(name)
+    rows = np.flatnonzero([text is not None and text not in NULLS and not re.match(NUMBER, text) for text in texts])
     if len(rows) == 0:
         way = Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
         return "warning", way
-    values = list(dict.fromkeys(texts[row] for row in rows))
     more = f" and {len(rows) - FEW_CELLS:,} more" if len(rows) > FEW_CELLS else ""
     cells = ", ".join(f"{texts[row]!r} in row {row:,}" for row in rows[:FEW_CELLS]) + more
-    level = "error" if len(rows) <= max(1, len(some) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
+    level = "error" if len(rows) <= max(1, len(sample) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
     are, them = ("is", "it") if len(rows) == 1 else ("are", "them")
     return level, Message(
         f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with ",
-        Parameter("fill_values", values[:FEW_CELLS]),
+        Parameter("fill_values", list(dict.fromkeys(texts[rows].tolist()))[:FEW_CELLS]),
         ", or leave the column out with ",
         Parameter("ignore", [name]),
     )
 
 
 def alike_ids(ids) -> str | None:
-    """Describe bag ids that look the same: they differ by blanks, in Unicode form or in type.
+    """Describe bag ids that look the same: they differ by blanks, by quotes or in Unicode form.
 
     Examples
     --------
     >>> alike_ids(["A1", "B", "A1 "])
-    "bag ids 'A1' and 'A1 ' differ only by blanks or in Unicode form, and are two bags; write them the same if ..."
+    "bag ids 'A1' and 'A1 ' differ only by blanks, quotes or in Unicode form, and are two bags; write them the ..."
     """
-    ids = np.asarray(ids)
-    if ids.dtype == object and (twice := _print_alike(ids.tolist())):
-        return twice
-    texts = [one for one in ids.tolist() if isinstance(one, str)] if ids.dtype.kind in "OUT" else []
-    if all(one == _seen(one) for one in texts):
-        return None
+    texts = [text for text in np.asarray(ids).tolist() if isinstance(text, str)]
     first: dict[str, str] = {}
-    pairs = [(first[key], one) for one in texts if first.setdefault(key := _seen(one), one) != one]
+    pairs = [(first[key], text) for text in texts if first.setdefault(key := _as_it_looks(text), text) != text]
     if not pairs:
         return None
     others = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
     return (
-        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{others} differ only by blanks or in Unicode form, and "
-        "are two bags; write them the same if one is meant"
+        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{others} differ only by blanks, quotes or in Unicode "
+        "form, and are two bags; write them the same if one is meant"
     )
 
 
-def _print_alike(ids: list) -> str | None:
-    """Return what to say of ids that are different values, but print alike, such as 1 and "1"."""
-    if len(set(map(type, ids))) < 2:
-        return None
-    first: dict[str, object] = {}
-    for one in ids:
-        other = first.setdefault(str(one), one)
-        if type(other) is not type(one):
-            return (
-                f"bag ids {label(other)} ({type(other).__name__}) and {label(one)} ({type(one).__name__}) print alike, "
-                "and are two bags; give ids one type if one bag is meant"
-            )
-    return None
-
-
-def _seen(text: str) -> str:
-    """Return a text as it looks: composed letters, single blanks between words, none around."""
-    return " ".join(normalize("NFC", text).split())
-
-
-def varying(values, codes, n_bags) -> np.ndarray:
-    """Return which bags hold more than one value."""
-    low, high = np.full(n_bags, np.inf), np.full(n_bags, -np.inf)
-    np.fmin.at(low, codes, values)
-    np.fmax.at(high, codes, values)
-    return low < high
+def _as_it_looks(text: str) -> str:
+    """Return a text with composed letters, single blanks between words, and no blanks or quotes around it."""
+    return " ".join(normalize("NFC", text).split()).strip("'")
 
 
 def look_like_dates(values) -> bool:
@@ -604,22 +519,22 @@ def look_like_dates(values) -> bool:
     values = np.asarray(values)
     if values.dtype.kind not in "iuf" or len(values) < 2 or not ((values > 19000000) & (values < 21010000)).all():
         return False
-    return (values == np.trunc(values)).all() and all(_is_day(int(value)) for value in values[:200])
-
-
-def _is_day(number: int) -> bool:
     try:
-        datetime.strptime(str(number), "%Y%m%d")
+        for value in values[:200]:
+            datetime.strptime(f"{value:.0f}", "%Y%m%d")
     except ValueError:
         return False
-    return True
+    return bool((values == np.trunc(values)).all())
+
+
+# Fill values ----------------------------------------------------------------------------------------------------------
 
 
 def suspects(values: np.ndarray) -> dict[float, int]:
     """Return the values of a column that look like fill values, and how often each occurs.
 
     A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
-    are from each other if it is one of `KNOWN` or huge; else ten times as far, outside [-1, 1], and there three
+    are from each other if it is a usual fill value or huge; else ten times as far, outside [-1, 1], and there three
     times or more.
 
     Examples
@@ -629,53 +544,53 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     >>> suspects(np.array([-9999.0, -9000.0, 5000.0]))  # nearer to the others than they are to each other
     {}
     """
-    found: dict[float, int] = {}
+    counts: dict[float, int] = {}
     if len(values) == 0 or not _ends(values):  # most columns hold none, and are not copied
-        return found
+        return counts
     values = values[np.isfinite(values)]
     while len(values):
         ends = _ends(values)
-        rest = values[~np.isin(values, [end for end in ends if is_known(end)])]
-        marked = [end for end in ends if _is_isolated(end, rest[rest != end], int(np.sum(values == end)))]
+        inner = values[~np.isin(values, [end for end in ends if is_fill_value(end)])]
+        marked = [end for end in ends if _is_isolated(end, inner[inner != end], int(np.sum(values == end)))]
         if not marked:
             break
-        found |= {end: int(np.sum(values == end)) for end in marked}
+        counts |= {end: int(np.sum(values == end)) for end in marked}
         values = values[~np.isin(values, marked)]
-    return found
+    return counts
 
 
 def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
-    """Return one warning, if some columns hold what looks like fill values."""
-    found = {str(name): own for name, values in columns if (own := suspects(values))}
-    if found:
-        warn_user(describe_suspects(found))
+    """Warn once if some columns hold values that look like fill values."""
+    suspect_columns = {str(name): counts for name, values in columns if (counts := suspects(values))}
+    if suspect_columns:
+        warn_user(describe_suspects(suspect_columns))
 
 
-def describe_suspects(found: dict[str, dict[float, int]]) -> Message:
+def describe_suspects(suspect_columns: dict[str, dict[float, int]]) -> Message:
     """Return one sentence on the suspects of some columns: the first of them, how many others, and the option."""
-    name, own = next(iter(found.items()))
-    value, count = next(iter(own.items()))
+    name, counts = next(iter(suspect_columns.items()))
+    value, count = next(iter(counts.items()))
     times = "once" if count == 1 else f"{count:,} times"
-    more = len(found) - 1
+    more = len(suspect_columns) - 1
     others = f" (and {more:,} other column{'s hold' if more > 1 else ' holds'} such a value)" if more else ""
-    every = list(dict.fromkeys(plain_number(one) for values in found.values() for one in values))
+    values = list(dict.fromkeys(plain_number(value) for counts in suspect_columns.values() for value in counts))
     return Message(
         f"column {name!r} holds {plain_number(value)} {times}{others}, which looks like a fill value for missing "
         "data; ",
-        Parameter("fill_values", every),
+        Parameter("fill_values", values),
         " makes it missing",
     )
 
 
 def _ends(values: np.ndarray) -> list[float]:
-    """Return the lowest and the highest value that are usual fill values or stand out from the other values."""
-    some = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
-    some = some[np.isfinite(some)]
+    """Return the lowest and the highest value, if they are usual fill values or far from a sample of the others."""
+    sample = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
+    sample = sample[np.isfinite(sample)]
     with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere
-        low, high = np.quantile(some, [0.25, 0.75]) if len(some) else (0.0, 0.0)
+        low, high = np.quantile(sample, [0.25, 0.75]) if len(sample) else (0.0, 0.0)
         reach = WIDE_GAP * (high - low)
     ends = dict.fromkeys((float(np.fmin.reduce(values)), float(np.fmax.reduce(values))))
-    return [end for end in ends if is_known(end) or end < low - reach or end > high + reach]
+    return [end for end in ends if is_fill_value(end) or end < low - reach or end > high + reach]
 
 
 def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
@@ -683,7 +598,7 @@ def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
         return False
     low, high = float(rest.min()), float(rest.max())
     gap, width = max(low - value, value - high), high - low
-    if is_known(value):
+    if is_fill_value(value):
         return gap > GAP * width and gap > 0
     # 0 and 1 are ends of a scale more often than fill values
     return abs(value) > 1.0 and width > 0 and gap > WIDE_GAP * width and count >= REPEATED

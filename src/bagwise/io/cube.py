@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import ArraysByName, FrameColumns, as_frame, as_list
+from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import ParameterError
 from bagwise.io.columns import Roles, refuse_unknown
-from bagwise.io.load import gather, names_files
+from bagwise.io.load import gather
+from bagwise.io.table_files import names_files
 from bagwise.io.tables import read_files
 
 try:
@@ -321,11 +322,12 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
     """Return which bags have a row in the table, and their targets in the order of the bags."""
     if id is None:
         raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
-    frame = as_frame(targets) if not names_files(targets) else read_files(targets, Roles(id, target))
-    if frame is None:
+    table = read_files(targets, Roles(id, target)) if names_files(targets) else targets
+    if table is None:
         raise ParameterError("targets", f"{targets} is not a table with named columns; give a .csv or .parquet")
-    refuse_unknown(frame.columns, [one for one in (id, component, target) if one is not None], parameter="targets")
-    keys = [f"{a} {_text(b)}" for a, b in zip(*(frame[name].to_list() for name in (id, component)), strict=True)]
+    columns = FrameColumns(table)
+    refuse_unknown(columns.names, [name for name in (id, component, target) if name is not None], parameter="targets")
+    keys = [f"{a} {_text(b)}" for a, b in zip(columns.values(id), columns.values(component), strict=True)]
     if len(set(keys)) < len(keys):
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"targets has two rows for {twice!r}; it needs one per polygon and time")
@@ -340,9 +342,9 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
         warnings.warn(f"{'; '.join(told)}; left out", stacklevel=3)
     if target is None:
         return chosen, None
-    own = [place[one] for one in ids[chosen]]
-    rows = {_KEY: ids[chosen], _ROW: np.arange(len(own)), target: frame[target].to_numpy()[own]}
-    return chosen, gather(FrameColumns(ArraysByName(rows)), Roles(_KEY, target, [_ROW]))[1]
+    rows = np.array([place[bag] for bag in ids[chosen]])
+    arrays = {_KEY: ids[chosen], _ROW: rows, target: columns.numbers(target)[rows]}
+    return chosen, gather(FrameColumns(arrays), Roles(_KEY, target, [_ROW]))[1]
 
 
 def _lacking(what: str, names, of: str) -> list[str]:

@@ -14,8 +14,8 @@ from datetime import date, datetime
 
 import numpy as np
 
-from bagwise.bags.frames import NULLS, ArraysByName, FrameColumns, as_list, to_numbers
-from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, absent, label, name_bags
+from bagwise.bags.frames import NULLS, FrameColumns, as_list, to_numbers
+from bagwise.bags.validation import ParameterError, ParameterTypeError, absent, label, name_bags
 from bagwise.io.columns import (
     DATE_PARTS,
     Roles,
@@ -31,57 +31,53 @@ from bagwise.io.columns import (
 OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
 MOST_LEVELS = 50  # of a column that is named; the most frequent stay
 FEW_LEVELS = 20  # of a column that "auto" takes
-TEXTS = ("String", "Categorical", "Enum", "Object", "<U", "object")
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
 
 
 def encode(table, roles: Roles) -> tuple:
     """Add columns for categories and dates; return the table, roles that name them, the levels by column, and notes."""
-    vocabularies, dates = asked_levels(table.names, roles)
+    vocabularies, derived_dates = asked_levels(table.names, roles)
     categories = roles.categories
-    wanted: dict[str, tuple[str, ...] | None]
+    levels_of: dict[str, tuple[str, ...] | None]
     if isinstance(categories, dict):
-        wanted = {name: tuple(map(str, levels)) for name, levels in categories.items()}
-    elif is_auto(categories):
-        wanted = dict.fromkeys(_few_valued(table, roles))
+        levels_of = {name: tuple(map(str, levels)) for name, levels in categories.items()}
     else:
-        wanted = dict.fromkeys(as_list(categories))
-    for parameter, names in (("categories", wanted), ("dates", as_list(roles.dates))):
+        levels_of = dict.fromkeys(_few_valued(table, roles) if is_auto(categories) else as_list(categories))
+    for parameter, names in (("categories", levels_of), ("dates", as_list(roles.dates))):
         refuse_unknown(table.names, names, parameter=parameter)
-        taken = [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]
-        if taken:
+        if taken := [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]:
             raise ParameterError(
                 parameter, f"column {taken[0]!r} has another role; it cannot be in {parameter} as well"
             )
-    wanted = {name: levels for name, levels in wanted.items() if name not in vocabularies}
-    days = [name for name in as_list(roles.dates) if name not in dates]
-    if not (vocabularies or dates or wanted or days):
-        said = "no column of text has few enough levels" if roles.categories == "auto" else ""
-        return table, roles, {}, [Message(said)] if said else []
-    more: dict[str, Callable] = {}
-    columns: dict[str, tuple[str, ...]] = {}
+    levels_of = {name: levels for name, levels in levels_of.items() if name not in vocabularies}
+    dates = [name for name in as_list(roles.dates) if name not in derived_dates]
     notes: list[str] = []
-    for name, levels in (vocabularies | wanted).items():
-        made, columns[name], note = _indicators(table, name, levels)
-        more |= made
+    if is_auto(categories) and not levels_of:
+        notes.append("no column of text has few enough levels")
+    if not (vocabularies or derived_dates or levels_of or dates):
+        return table, roles, {}, notes
+    columns: dict[str, Callable] = {}
+    names_of: dict[str, tuple[str, ...]] = {}
+    for name, levels in (vocabularies | levels_of).items():
+        indicators, note = _indicators(table, name, levels)
+        columns |= indicators
+        names_of[name] = tuple(indicators)
         notes += [note] if note else []
-    if roles.categories == "auto" and wanted:
-        named = ", ".join(f"{name!r} ({len(columns[name]) - 1} levels)" for name in wanted)
-        notes.insert(0, f"taken as categor{'ies' if len(wanted) > 1 else 'y'}: {named}")
-    parts = {}
-    for name in [*dates, *days]:
-        made = _date_parts(table, name, roles)
-        more |= made
-        parts[name] = tuple(made)
-    replaced = {**{name: columns[name] for name in wanted}, **{name: parts[name] for name in days}}
-    clash = [name for name in more if name in table.names]
-    if clash:
+    if is_auto(categories) and levels_of:
+        named = ", ".join(f"{name!r} ({len(names_of[name]) - 1} levels)" for name in levels_of)
+        notes.insert(0, f"taken as categor{'ies' if len(levels_of) > 1 else 'y'}: {named}")
+    level_names = dict(names_of)
+    for name in [*derived_dates, *dates]:
+        parts = _date_parts(table, name, roles)
+        columns |= parts
+        names_of[name] = tuple(parts)
+    if clash := [name for name in columns if name in table.names]:
         raise ParameterError("categories", f"there is a column {clash[0]!r} already; rename it")
-    made_of = columns | parts
-    of_bags = [one for name, some in made_of.items() if name in table.of_bags for one in some]
-    siblings = {one: some for some in made_of.values() for one in some}
-    table = table.with_columns(more, of_bags=of_bags, siblings=siblings, made=True)
-    return table, _with_names(table, roles, replaced, list(more)), columns, notes
+    of_bags = [made for name, names in names_of.items() if name in table.of_bags for made in names]
+    siblings = {made: names for names in names_of.values() for made in names}
+    table = table.with_columns(columns, of_bags=of_bags, siblings=siblings, made=True)
+    replaced = {name: names_of[name] for name in (*levels_of, *dates)}
+    return table, _with_names(roles, replaced, list(columns)), level_names, notes
 
 
 def asked_levels(names, roles: Roles) -> tuple[dict, list]:
@@ -103,24 +99,24 @@ def asked_levels(names, roles: Roles) -> tuple[dict, list]:
     return vocabularies, dates
 
 
-def _with_names(table, roles: Roles, names: dict, made: list) -> Roles:
+def _with_names(roles: Roles, names: dict, made: list) -> Roles:
     """Return roles in which encoded columns are replaced by the features made of them."""
 
-    def spread(given) -> list:
-        return [one for name in given for one in names.get(name, (name,))]
+    def spread(columns) -> list:
+        return [made_name for name in columns for made_name in names.get(name, (name,))]
 
     covariates = spread(roles.covariate_list) or roles.bag_features
-    features = roles.features
-    if features is not None:
-        features = list(dict.fromkeys([*spread(as_list(features)), *(one for some in names.values() for one in some)]))
-    known = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
+    features = None
+    if roles.features is not None:
+        features = list(dict.fromkeys([*spread(roles.feature_list), *spread(names)]))
+    asked = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
     # encoded columns are no features themselves, nor is what a name did not ask for (crop=other of a list without it)
-    unwanted = [*names, *([name for name in made if features is not None and name not in known])]
+    unwanted = [*names, *([name for name in made if features is not None and name not in asked])]
     ignore = [name for name in dict.fromkeys([*as_list(roles.ignore), *unwanted]) if name not in as_list(roles.keep)]
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
 
 
-def _indicators(table, name, levels) -> tuple[dict[str, Callable], tuple[str, ...], str | None]:
+def _indicators(table, name, levels) -> tuple[dict[str, Callable], str | None]:
     """Build a column per level and one for the others; ``levels`` None takes the most frequent that occur."""
     if is_nested(table, name):
         raise ParameterTypeError(
@@ -138,34 +134,33 @@ def _indicators(table, name, levels) -> tuple[dict[str, Callable], tuple[str, ..
     levels = tuple(level for level in levels if level != OTHER)
     place = {level: k for k, level in enumerate(levels)}
     level_of = np.array([place.get(text, len(levels)) for text in texts], dtype=np.int16)[codes]
-    names = tuple(f"{name}={level}" for level in (*levels, OTHER))
 
     def indicator(k: int):
         return lambda: (level_of == k).astype(np.float32)
 
-    made = {one: indicator(k) for k, one in enumerate(names)}
+    columns = {f"{name}={level}": indicator(k) for k, level in enumerate((*levels, OTHER))}
     verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
-    return made, names, f"{' and '.join(notes)} {verb} as {names[-1]!r}" if notes else None
+    return columns, f"{' and '.join(notes)} {verb} as '{name}={OTHER}'" if notes else None
 
 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()) -> tuple[tuple[str, ...], list[str]]:
     """Return the levels of a column, the most frequent of many, by its labels and their counts; and what to note."""
     texts, notes = _level_texts(labels, fill_values), []
-    known = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], str(texts[k])))
-    if not known:
+    present = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
+    if not present:
         raise ParameterError("categories", f"column {name!r} has no values; leave it out")
-    kept = [str(texts[k]) for k in known[:MOST_LEVELS]]
-    if len(known) > MOST_LEVELS:
-        notes.append(f"{len(known) - MOST_LEVELS:,} of {len(known):,} levels of column {name!r}, the rarest,")
+    levels = {str(texts[k]) for k in present[:MOST_LEVELS]}
+    if len(present) > MOST_LEVELS:
+        notes.append(f"{len(present) - MOST_LEVELS:,} of {len(present):,} levels of column {name!r}, the rarest,")
     missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
     if missing:
         notes.append(f"{_rows(missing)} without a value in column {name!r}")
-    return tuple(sorted(set(kept) - {OTHER}, key=_order)), notes
+    return tuple(sorted(levels - {OTHER}, key=_order)), notes
 
 
 def _level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
-    gone = _absent(labels, fill_values)
-    return [None if none else level_text(one) for one, none in zip(labels.tolist(), gone, strict=True)]
+    missing = _absent(labels, fill_values)
+    return [None if gone else level_text(value) for value, gone in zip(labels.tolist(), missing, strict=True)]
 
 
 def _rows(n: int) -> str:
@@ -175,7 +170,7 @@ def _rows(n: int) -> str:
 def _absent(labels: np.ndarray, fill_values=()) -> np.ndarray:
     """Return which labels stand for no value: missing ones, the texts for it in files, and fill values."""
     texts = {*NULLS, *map(level_text, fill_values)}
-    return absent(labels) | np.array([level_text(one) in texts for one in labels.tolist()], dtype=bool)
+    return absent(labels) | np.array([level_text(value) in texts for value in labels.tolist()], dtype=bool)
 
 
 def level_text(value) -> str:
@@ -191,21 +186,21 @@ def _order(level: str):
 
 def _few_valued(table, roles: Roles) -> list:
     """Return the text columns with few levels, each in two bags or more on average; an id or a remark has many."""
-    taken, found = roles.asked(), []
     if roles.bag not in table.names:  # refused by those who choose the features
         return []
+    asked, columns = roles.asked(), []
     codes, _ = find_bags(table, roles.bag)
     for name in table.names:
-        if name in taken or not table.kind(name).startswith(TEXTS) or is_nested(table, name):
+        if name in asked or table.kind(name) not in ("String", "Categorical"):
             continue
         level, labels = table.factorise(name)
-        known = np.flatnonzero(~_absent(labels, (*table.fill_values, *table.fill_texts)))
-        if not 2 <= len(known) <= FEW_LEVELS or is_date_kind(table, name):
+        present = np.flatnonzero(~_absent(labels, (*table.fill_values, *table.fill_texts)))
+        if not 2 <= len(present) <= FEW_LEVELS or is_date_kind(table, name):
             continue
         pairs = np.unique(codes * np.int64(len(labels)) + level)
-        if np.isin(pairs % len(labels), known).sum() >= 2 * len(known):
-            found.append(name)
-    return found
+        if np.isin(pairs % len(labels), present).sum() >= 2 * len(present):
+            columns.append(name)
+    return columns
 
 
 def _date_parts(table, name, roles: Roles) -> dict[str, Callable]:
@@ -216,10 +211,10 @@ def _date_parts(table, name, roles: Roles) -> dict[str, Callable]:
     """
     refuse_no_labels(table, name, "dates")
     codes, labels = table.factorise(name)
-    gone = _absent(labels, (*table.fill_values, *table.fill_texts))
+    missing = _absent(labels, (*table.fill_values, *table.fill_texts))
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
-    days = [None if none else as_day(one) for one, none in zip(plain.tolist(), gone, strict=True)]
-    odd = np.array([day is None for day in days], dtype=bool) & ~gone
+    days = [None if gone else as_day(value) for value, gone in zip(plain.tolist(), missing, strict=True)]
+    odd = np.array([day is None for day in days], dtype=bool) & ~missing
     if odd.any():
         rows, ids = find_bags(table, roles.bag)
         raise ParameterError(
@@ -270,15 +265,15 @@ def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tupl
     arrays: dict[str, np.ndarray] = {}
     for name in names:
         if name in lists:
-            block = _instances(name, lists[name], codes_of_instances, ids)
+            block = _features(name, _flatten(lists[name]), codes_of_instances, ids)
         else:
             block = np.repeat(_features(name, table.column(name), codes, ids), sizes, axis=0)
         columns = {name: block} if block.ndim == 1 else {f"{name}_{j}": part for j, part in enumerate(block.T, 1)}
-        twice = arrays.keys() & columns.keys()
-        if twice:
-            raise ValueError(f"two features would be named {min(twice)!r}; rename the column of that name")
+        repeated = arrays.keys() & columns.keys()
+        if repeated:
+            raise ValueError(f"two features would be named {min(repeated)!r}; rename the column of that name")
         arrays |= columns
-    return FrameColumns(ArraysByName(arrays), table.fill_values), list(arrays), codes_of_instances
+    return FrameColumns(arrays, table.fill_values), list(arrays), codes_of_instances
 
 
 def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
@@ -288,67 +283,40 @@ def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
             f"{name_bags(ids, np.bincount(codes) > 1)} several rows, but a list column holds a whole bag in one row; "
             "if each list holds the features of one instance, make it a fixed-size list, or a column per feature"
         )
-    lengths = {name: _lengths(series) for name, series in lists.items()}
-    for name, own in lengths.items():
-        if (own <= 0).any():
+    sizes_of = {name: _lengths(cells) for name, cells in lists.items()}
+    first, sizes = next(iter(sizes_of.items()))
+    for name, lengths in sizes_of.items():
+        if (lengths <= 0).any():
             raise ValueError(
-                f"{name_bags(ids, own <= 0)} no list, or an empty one, in column {name!r}; "
+                f"{name_bags(ids, lengths <= 0)} no list, or an empty one, in column {name!r}; "
                 "every bag needs at least one instance: leave such bags out"
             )
-    first = next(iter(lengths))
-    for name, own in lengths.items():
-        if (own != lengths[first]).any():
-            i = (own != lengths[first]).argmax()
+        if (lengths != sizes).any():
+            i = (lengths != sizes).argmax()
             raise ValueError(
-                f"{name_bags(ids, own != lengths[first])} lists of different lengths: {lengths[first][i]} values "
-                f"in column {first!r}, {own[i]} in column {name!r}; every instance needs a value in both"
+                f"{name_bags(ids, lengths != sizes)} lists of different lengths: {sizes[i]} values in column "
+                f"{first!r}, {lengths[i]} in column {name!r}; every instance needs a value in both"
             )
-    return lengths[first]
-
-
-def _instances(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Convert one cell per bag, the list of its instances, to an array with a row per instance."""
-    if not isinstance(cells, np.ndarray):
-        return _features(name, _flatten(cells), codes, ids)
-    arrays = [_as_array(cell) for cell in cells]
-    known = [array for array in arrays if array is not None]
-    odd = np.array([array is None or array.shape[1:] != known[0].shape[1:] for array in arrays])
-    if odd.any():
-        raise ValueError(
-            f"{name_bags(ids, odd)} in column {name!r} what is not a list of numbers, "
-            "nor of equally long lists of numbers, as in the other bags"
-        )
-    return np.concatenate(known)
-
-
-def _as_array(cell) -> np.ndarray | None:
-    """Convert a list that pandas stores as an object to numbers; None if that fails."""
-    try:
-        array = np.array(cell.tolist() if isinstance(cell, np.ndarray) and cell.dtype.kind == "O" else cell)
-    except ValueError:  # lists of different lengths
-        return None
-    return array if array.dtype.kind in "fiub" and array.ndim in (1, 2) else None
+    return sizes
 
 
 def _features(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Convert one cell per instance, a number or a list of numbers, to an array of one or two axes."""
-    if isinstance(cells, np.ndarray) or not hasattr(cells.type, "value_type"):
+    if not hasattr(cells.type, "value_type"):
         return to_numbers(cells)
     widths = _lengths(cells)
     width = int(widths.max())
     if width < 1 or (widths != width).any():
-        marked = np.bincount(codes[(widths < 1) | (widths != width)], minlength=len(ids)) > 0
         raise ValueError(
-            f"{name_bags(ids, marked)} instances without a full list of features in column {name!r}; "
-            f"every instance needs the same number of features (the longest list has {max(width, 0)})"
+            f"{name_bags(ids, any_row((widths < 1) | (widths != width), codes, ids))} instances without a full list of "
+            f"features in column {name!r}; every instance needs the same number of features (the longest list has "
+            f"{max(width, 0)})"
         )
     return _features(name, _flatten(cells), codes, ids).reshape(-1, width)
 
 
 def _lengths(cells) -> np.ndarray:
     """Return the length of each list; -1 for null."""
-    if isinstance(cells, np.ndarray):
-        return np.array([len(cell) if hasattr(cell, "__len__") else -1 for cell in cells])
     import pyarrow.compute as pc
 
     return pc.fill_null(pc.list_value_length(cells), -1).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -5,7 +5,6 @@ Of a table that is computed when it is asked for (polars LazyFrame, DuckDB relat
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import narwhals as nw
@@ -13,33 +12,35 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import FrameColumns, as_list, as_matrix
+from bagwise.bags.frames import FrameColumns, as_frame, as_list, as_matrix
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
 from bagwise.bags.validation import Message, ParameterError, label, name_bags, warn_user
 from bagwise.io.columns import (
+    USABLE,
     Roles,
     alike_ids,
     choose_features,
     find_bags,
+    first_rows,
     is_auto,
     is_made_of,
     left_out,
     one_label,
-    one_target,
+    read_targets,
     refuse_choice,
     refuse_not_numeric,
     refuse_unknown,
-    several_targets,
     split_covariates,
     warn_of_suspects,
 )
+from bagwise.io.table_files import find_files, names_files
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
     """Compute the columns of a lazy frame that have a role, and return the roles without columns to ignore.
 
     Without named features, the columns of numbers are features, and those of other types are not computed; a warning
-    names them. Anything that is not lazy comes back as it is.
+    names them. A data frame that is not lazy is returned unchanged.
 
     Examples
     --------
@@ -51,7 +52,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     try:
         lazy = nw.from_native(frame)
     except (TypeError, nw.exceptions.DuplicateError):
-        return frame, roles  # `FrameColumns` raises on it
+        return as_frame(frame), roles  # raises an error that says what is wrong
     if not isinstance(lazy, nw.LazyFrame):
         return frame, roles
     schema = lazy.collect_schema()
@@ -59,44 +60,32 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
         return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
     asked = replace(roles, ignore=()).asked()
-    needed = {name for name in schema if any(is_made_of(name, one) for one in asked)}
+    needed = {name for name in schema if any(is_made_of(name, role) for role in asked)}
     if roles.targets is None:  # else they may be columns of the second table
-        refuse_unknown(schema, [one for one in asked if not any(is_made_of(name, one) for name in needed)])
+        refuse_unknown(schema, [role for role in asked if not any(is_made_of(name, role) for name in needed)])
+    types = _without_rows(schema)
     if is_auto(roles.categories):
-        needed |= {name for name, kind in schema.items() if kind in (nw.String, nw.Categorical, nw.Enum)}
+        needed |= {name for name in schema if types.kind(name) in ("String", "Categorical")}
     needed -= set(as_list(roles.ignore)) - set(asked)
     if roles.features is None:
-        needed |= _features(schema, roles, {*needed, *as_list(roles.ignore)})
+        unused = [name for name in schema if name not in {*needed, *as_list(roles.ignore)}]
+        needed |= {name for name in unused if types.kind(name) in USABLE}
+        if notes := left_out(types, roles, list(needed)):
+            warn_user(Message("; ").join(notes))
     return lazy.select([name for name in schema if name in needed]).collect().to_native(), replace(roles, ignore=())
 
 
-def _features(schema, roles: Roles, taken: set) -> set:
-    """Return the numeric columns, alone or in lists; warn once of the others."""
-    usable = {name for name, kind in schema.items() if name not in taken and _is_usable(kind)}
-    others = [name for name in schema if name not in usable and name not in taken]
-    notes = left_out(_empty(schema, others), replace(roles, ignore=()), [])
-    if notes:
-        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
-    return usable
-
-
-def _empty(schema, names: list) -> FrameColumns:
-    """Return empty columns of the types of a lazy frame."""
+def _without_rows(schema) -> FrameColumns:
+    """Return columns of the types of a lazy frame, without rows."""
     import pyarrow as pa
 
     fields = []
-    for name in names:
+    for name in schema:
         try:
             fields.append(nw.Schema({name: schema[name]}).to_arrow().field(0))
-        except (NotImplementedError, TypeError):  # a type that Arrow does not have
+        except (NotImplementedError, TypeError, AssertionError):  # a type that Arrow does not have
             fields.append(pa.field(name, pa.null()))
     return FrameColumns(pa.schema(fields).empty_table())
-
-
-def _is_usable(kind) -> bool:
-    while kind == nw.List or kind == nw.Array:
-        kind = kind.inner
-    return kind.is_numeric() or kind == nw.Boolean
 
 
 def load(
@@ -213,43 +202,40 @@ def load(
     """
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, keep, categories, dates, targets)
     how = {"missing": missing, "fill_values": fill_values, "variable": variable, "decimal": decimal}
-    bags, y, _ = load_declared(source, roles, time=time, fold=fold, **how)
+    bags, y, _ = load_labels(source, roles, time=time, fold=fold, **how)
     refuse_constant_target(y)
     return bags, y
 
 
-def load_declared(source, roles: Roles, *, time=None, fold=None, **how) -> tuple:
-    """Load bags that declare their times and folds, targets, and the labels of each bag that the roles name."""
-    columns = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
-    bags, y, labels = load_labels(source, replace(roles, labels=roles.labels | columns), **how)
-    if columns:
-        from bagwise.bags.folds import Validation  # it imports scikit-learn
-
-        declared = Validation(
-            "given" if fold else "random", time=labels.pop("time", None), given=labels.pop("fold", None)
-        )
-        bags = bags.with_validation(declared)
-    return bags, y, labels
-
-
 def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
     """Load bags and known targets to compare predictions with, which may all be the same, by the options of `load`."""
-    how = {
-        name: options.pop(name) for name in ("missing", "fill_values", "variable", "decimal", "time") if name in options
-    }
-    return load_declared(source, Roles(**options), **how)[:2]
+    names = ("missing", "fill_values", "variable", "decimal", "time")
+    how = {name: options.pop(name) for name in names if name in options}
+    return load_labels(source, Roles(**options), **how)[:2]
 
 
 def load_labels(
-    source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal="."
+    source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal=".", time=None, fold=None
 ) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
-    """Load bags and targets, and the further labels of each bag that ``roles.labels`` names, such as its fold."""
+    """Load bags that declare their times and folds, targets, and the further labels that ``roles.labels`` names."""
+    declared = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
+    roles = replace(roles, labels=roles.labels | declared)
     refuse_choice("decimal", decimal, (".", ","))
-    if not names_files(source):
+    if names_files(source):
+        bags, y, labels = _load_files(source, roles, missing, fill_values, variable, decimal)
+    else:
         source, roles = collect(source, roles)
-        return gather(FrameColumns(source, fill_values, decimal), roles, missing)
+        bags, y, labels = gather(FrameColumns(source, fill_values, decimal), roles, missing)
+    if declared:
+        from bagwise.bags.folds import Validation
+
+        scheme = "random" if fold is None else "given"
+        bags = bags.with_validation(Validation(scheme, time=labels.pop("time", None), given=labels.pop("fold", None)))
+    return bags, y, labels
+
+
+def _load_files(source, roles: Roles, missing, fill_values, variable, decimal) -> tuple:
     from bagwise.io.array_files import load_mat, load_npz
-    from bagwise.io.table_files import find_files
     from bagwise.io.tables import read_files
 
     only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived
@@ -268,12 +254,12 @@ def load_labels(
 
 def refuse_constant_target(y) -> None:
     """Refuse a target that is the same for all bags, of which there are at least two."""
-    for column in [] if y is None else np.reshape(y, (len(y), -1)).T:
-        known = column[~np.isnan(column)]
-        if len(known) > 1 and (known == known[0]).all():
+    for target in [] if y is None else np.reshape(y, (len(y), -1)).T:
+        values = target[~np.isnan(target)]
+        if len(values) > 1 and (values == values[0]).all():
             raise ParameterError(
                 "target",
-                f"every bag has the same target, {known[0]:g}, so there is nothing to learn; check that the column is "
+                f"every bag has the same target, {values[0]:g}, so there is nothing to learn; check that the column is "
                 "the target",
             )
 
@@ -283,28 +269,24 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     refuse_choice("missing", missing, ("refuse", "drop-instances", "impute", "keep"))
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
+    join_notes: list = []
     notes: list = []
-    more: list = []
     categories: dict = {}
     if roles.targets is not None:
         from bagwise.io.tables import join
 
-        table, roles, notes = join(table, roles)
+        table, roles, join_notes = join(table, roles)
     if roles.encoded:
         from bagwise.io.encodings import encode
 
-        table, roles, categories, more = encode(table, roles)
+        table, roles, categories, notes = encode(table, roles)
     names = choose_features(table, roles)
-    notes = [*more, *notes, *(left_out(table, roles, names) if roles.features is None else [])]
+    notes = [*notes, *join_notes, *(left_out(table, roles, names) if roles.features is None else [])]
     codes, ids = find_bags(table, roles.bag)
     if doubt := alike_ids(ids):
         warn_user(doubt)
-    # the first row of every bag: bags are numbered as they appear, so the highest number so far rises there
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    targets = roles.target_list
-    y = None if not targets else one_target(table, targets[0], codes, first, ids) if len(targets) == 1 else None
-    if len(targets) > 1:
-        y = several_targets(table, targets, codes, first, ids)
+    first, targets = first_rows(codes), roles.target_list
+    y = read_targets(table, targets, codes, first, ids)
     groups = None if roles.groups is None else one_label(table, roles.groups, codes, first, ids)
     labels = {
         what: one_label(table, column, codes, first, ids, what=what, parameter=what)
@@ -315,29 +297,33 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     for name in weights:
         if table.kind(name) not in ("list", "vector"):
             refuse_not_numeric(table, name, "instance weights", "weights")
-    whole, at = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)  # rows of instances
+    # the row of each instance in the table
+    whole, row_of_instance = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.encodings import spread_lists
 
         table, columns, codes = spread_lists(table, [*names, *weights], codes, ids)
-        at = at if len(codes) == len(at) else first[codes]  # a list column has a row per bag
+        if len(codes) != len(row_of_instance):  # a list column has a row per bag
+            row_of_instance = first[codes]
         names = [name for name in columns if name not in weights]
     rows, offsets = rows_in_order(table, names, codes, ids, missing)
-    if offsets[-1] < len(codes):
-        lost = np.bincount(codes, minlength=len(ids)) > np.diff(offsets)
+    n_dropped = len(codes) - offsets[-1]
+    if n_dropped:
+        affected = np.bincount(codes, minlength=len(ids)) > np.diff(offsets)
         notes.append(
-            f"{len(codes) - offsets[-1]:,} of {len(codes):,} rows, in {np.count_nonzero(lost):,} of {len(ids):,} bags, "
-            "have missing or infinite values and were dropped"
+            f"{n_dropped:,} of {len(codes):,} rows, in {np.count_nonzero(affected):,} of {len(ids):,} bags, have "
+            "missing or infinite values and were dropped"
         )
-    origin = at if whole.origin is None else whole.origin[at]
-    kept = {"row": origin[rows]} | {name: whole.values(name)[at[rows]] for name in as_list(roles.keep)}
-    if offsets[-1] < len(codes):  # the position in the bag counts the rows that were dropped
+    origin = row_of_instance if whole.origin is None else whole.origin[row_of_instance]
+    kept = {"row": origin[rows]}
+    kept |= {name: whole.values(name)[row_of_instance[rows]] for name in as_list(roles.keep)}
+    if n_dropped:  # the position in the bag counts the rows that were dropped
         order, starts = rows_in_order(table, names, codes, ids, "refuse")
         place = np.empty(len(codes), dtype=np.int64)
         place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
         kept["instance"] = place[rows]
     if notes:
-        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
+        warn_user(Message("; ").join(notes))
     bags = Bags(
         as_matrix(table, names, rows),
         offsets,
@@ -348,13 +334,21 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         weights=table.numbers(roles.weights)[rows] if weights else None,
         **covariates,
     )
-    named = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
-    warn_of_suspects([*zip(names, bags.instances.T, strict=True), *named])
-    if y is not None and not roles.labels:  # with folds of their own, `evaluate` compares those
-        warn_of_shared_rows(bags)
+    warn_of_values(bags, y, targets, shared_rows=set(roles.labels) <= {"time"})
     texts = tuple(map(str, targets))
-    called = {"id_name": str(roles.bag), "target_name": texts if len(texts) > 1 else next(iter(texts), None)}
-    return bags._with(kept=kept, **called, categories=categories or None), y, labels
+    metadata = {"id_name": str(roles.bag), "target_name": texts if len(texts) > 1 else next(iter(texts), None)}
+    return bags._with(kept=kept, **metadata, categories=categories or None), y, labels
+
+
+def warn_of_values(bags: Bags, y, targets: list, *, shared_rows: bool) -> None:
+    """Warn of values that look like fill values and, before learning, of rows that occur in several bags.
+
+    ``shared_rows`` is False where the table has folds of its own, which `evaluate` compares.
+    """
+    columns = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
+    warn_of_suspects([*zip(bags.feature_names or range(bags.n_features), bags.instances.T, strict=True), *columns])
+    if y is not None and shared_rows:
+        warn_of_shared_rows(bags)
 
 
 def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice, np.ndarray]:
@@ -381,30 +375,23 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
     return rows, np.concatenate([[0], np.cumsum(sizes)])
 
 
-def attributes(frame, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
+def attributes(table: FrameColumns, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
     """Read a table with a row per bag as bags of one instance, its position in the table, and targets.
 
     So the checks of `load` are the checks. ``repeated`` is the error on an ``{id}`` that is in its ``{column}`` twice.
     """
     covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"
-    refuse_unknown(frame.columns, [*roles.taken, *(covariates or ())])
-    ids = frame.get_column(roles.bag)
-    twice = ids.is_duplicated().to_numpy() & ~ids.is_null().to_numpy()
-    if twice.any():
-        raise ValueError(repeated.format(id=label(ids.to_numpy()[twice.argmax()]), column=roles.bag))
+    refuse_unknown(table.names, [*roles.taken, *(covariates or ())])
+    codes, ids = find_bags(table, roles.bag)
+    if len(ids) < len(codes):
+        raise ValueError(repeated.format(id=label(ids[np.bincount(codes).argmax()]), column=roles.bag))
     position = "the position in the table"
-    roles = replace(roles, bag_features=covariates, features=[position])
-    return gather(FrameColumns(frame.with_row_index(position)), roles)[:2]
+    table = table.with_columns({position: np.arange(table.n_rows)})
+    return gather(table, replace(roles, bag_features=covariates, features=[position]))[:2]
 
 
-def with_instances(known: Bags, instances: np.ndarray, sizes, **parts) -> Bags:
-    """Build bags with other instances, of the given sizes, and the ids, groups and covariates of known bags."""
-    about = {"groups": known.groups, "covariates": known.covariates, "covariate_names": known.covariate_names}
-    return Bags(instances, np.concatenate([[0], np.cumsum(sizes)]), known.ids, **about | parts)
-
-
-def names_files(source) -> bool:
-    """Return whether a source is a path or a list of paths, not a data frame."""
-    if isinstance(source, list | tuple):
-        return all(isinstance(one, str | os.PathLike) for one in source)
-    return isinstance(source, str | os.PathLike)
+def with_instances(attributes: Bags, instances: np.ndarray, sizes, **parts) -> Bags:
+    """Build bags of instances, of the given sizes, with the ids, groups and covariates of other bags."""
+    names = ("groups", "covariates", "covariate_names")
+    parts = {name: getattr(attributes, name) for name in names} | parts
+    return Bags(instances, np.concatenate([[0], np.cumsum(sizes)]), attributes.ids, **parts)

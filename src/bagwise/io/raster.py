@@ -17,7 +17,7 @@ import numpy as np
 from scipy.ndimage import binary_dilation
 
 from bagwise.bags import Bags
-from bagwise.bags.frames import as_frame, as_list
+from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import name_bags
 from bagwise.io.columns import Roles, refuse_choice
 from bagwise.io.load import attributes, with_instances
@@ -204,7 +204,7 @@ def read_zones(
         "zones.dissolve(...), or name another column as id"
     )
     roles = Roles(bag=id, target=target, groups=groups, bag_features=bag_features)
-    known, y = attributes(as_frame(table), roles, repeated=repeated)
+    known, y = attributes(FrameColumns(table), roles, repeated=repeated)
     _refuse_other_shapes(frame.geometry, known.ids)
     return Zones(_in_coordinates(frame.geometry, crs, remedy), known, y)
 

@@ -138,8 +138,8 @@ def _parse_csv(path: Path, separator: str, as_text=None):
         return csv.read_csv(path, **options, read_options=csv.ReadOptions(block_size=LINE))
 
 
-def read_parquet(path: Path, columns: list | None):
-    """Read all columns, or only those given."""
+def read_parquet(path: Path, columns: list | None = None):
+    """Read all columns, or only those named."""
     with reading(path):
         from pyarrow.parquet import ParquetFile
 
@@ -153,14 +153,41 @@ def read_arrow(path: Path):
     """Read an Arrow (Feather) file, or an Arrow stream, which lacks the mark at the start."""
     with reading(path):
         import pyarrow
-        from pyarrow.feather import read_table
+        from pyarrow import feather
 
         with path.open("rb") as file:
             is_stream = file.read(4) not in (b"ARRO", b"FEA1")
         if is_stream:
             with pyarrow.OSFile(str(path)) as source:
                 return pyarrow.ipc.open_stream(source).read_all()
-        return read_table(path, memory_map=False)
+        return feather.read_table(path, memory_map=False)
+
+
+# The formats of tables by the ending of the name; archives of arrays (.mat, .npz) are read by `bagwise.io.array_files`.
+SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+ENDINGS = (*SEPARATORS, ".parquet", ".feather", ".arrow", ".mat", ".npz")
+
+
+def read_table(path: Path, ids=(), asked=(), *, only: bool = False, decimal: str = "."):
+    """Read the table of a file, without unnamed row numbers unless they are asked for; None for an archive of arrays.
+
+    With ``only``, a format that stores columns is read without columns that are not asked for.
+    """
+    ending = next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
+    if ending is None:
+        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
+    if ending in (".mat", ".npz"):
+        return None
+    if ending in SEPARATORS:
+        table = read_csv(path, SEPARATORS[ending], ids, decimal)
+    else:
+        table = read_parquet(path, list(asked) if only else None) if ending == ".parquet" else read_arrow(path)
+    with reading(path):  # names that are no text show themselves here
+        return table.select(visible(table.column_names, asked))
 
 
 def is_row_number(name: str) -> bool:
@@ -194,6 +221,13 @@ def find_files(source) -> list[Path]:
     for path in (path for one in _sources(source) for path in _expand(one)):
         found.setdefault(os.path.abspath(path), path)
     return list(found.values())
+
+
+def names_files(source) -> bool:
+    """Return whether a source is a path or a list of paths, not a data frame."""
+    if isinstance(source, list | tuple):
+        return all(isinstance(path, str | os.PathLike) for path in source)
+    return isinstance(source, str | os.PathLike)
 
 
 def _sources(source) -> list:
@@ -292,9 +326,9 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
 
 # A Parquet data set: files of a folder, a pattern or a URL, and partition values that their folders name --------------
 
-ENDINGS = (".parquet", ".parq", ".pq")
+PARQUET = (".parquet", ".parq", ".pq")
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
-_OTHERS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".feather", ".arrow", ".mat", ".npz", ".xlsx", ".xls", ".json")
+_NOT_PARQUET = (*(ending for ending in ENDINGS if ending not in PARQUET), ".xlsx", ".xls", ".json")
 
 
 class Value(NamedTuple):
@@ -351,14 +385,14 @@ class Part:
         return table
 
 
-def visible(names: list, asked: list, only: bool) -> list:
+def visible(names: list, asked, only: bool = False) -> list:
     """Return the columns to read from a file: the requested ones, or all but row numbers."""
     refuse_twice(names)
     return [name for name in names if name in asked or not (only or is_row_number(name))]
 
 
 def refuse_other_formats(parts: tuple[Part, ...]) -> None:
-    odd = next((part.name for part in parts if part.name.lower().endswith(_OTHERS)), None)
+    odd = next((part.name for part in parts if part.name.lower().endswith(_NOT_PARQUET)), None)
     if odd is not None:
         raise ValueError(
             f"{odd} is not a Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
@@ -405,8 +439,7 @@ def find_parts(source) -> tuple[Part, ...]:
 
 def is_data_set(source) -> bool:
     """Return whether a source, or one of a list of them, is a folder or a URL."""
-    sources = [source] if isinstance(source, str | os.PathLike) else source
-    return any(is_url(one) or Path(one).expanduser().is_dir() for one in sources)
+    return any(is_url(path) or Path(path).expanduser().is_dir() for path in _sources(source))
 
 
 def _texts(name: str) -> dict[str, str | None]:
@@ -430,7 +463,7 @@ def _parquet_files(folder: str, names: list[str]) -> list[str]:
     """Return the Parquet files below a folder."""
     below = {name: Path(name).relative_to(folder).parts for name in names}
     shown = [name for name, steps in below.items() if not any(step.startswith(HIDDEN) for step in steps)]
-    found = [name for name in shown if name.lower().endswith(ENDINGS)]
+    found = [name for name in shown if name.lower().endswith(PARQUET)]
     if not found:
         what = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"
         raise FileNotFoundError(

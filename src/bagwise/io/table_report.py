@@ -1,40 +1,59 @@
-"""A look at a table before anything is learned from it: what it holds, what would be done with it, what looks wrong."""
+"""The report of `bagwise check`: what a table holds, how `load` would read it, and what looks wrong."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from bagwise.bags.folds import split_bags
-from bagwise.bags.frames import ArraysByName, FrameColumns, as_list
+from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.shared_rows import find_shared_rows
-from bagwise.bags.validation import LARGEST, Message, Parameter, ParameterError, absent, label, name_bags
+from bagwise.bags.validation import Message, Parameter, ParameterError, label
 from bagwise.io.columns import (
-    CHECKS,
     Roles,
     alike_ids,
     choose_features,
-    column_checks,
     describe_suspects,
+    differs_from_first,
     doubtful_texts,
+    find_bags,
+    first_rows,
     is_date_kind,
     look_like_dates,
-    refuse_not_numeric,
+    one_target,
     suspects,
-    varying,
 )
 from bagwise.io.encodings import encode
-from bagwise.io.load import load, names_files
-from bagwise.io.table_files import zero_padded
+from bagwise.io.load import load, refuse_constant_target
+from bagwise.io.table_files import names_files, zero_padded
 from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
 from bagwise.io.tables import join, read_files
 
 FEWEST = 10  # bags from which on an error can be estimated
 MOST = 5  # names listed in one finding
+SPLITS = ("fold", "folds", "split", "cv", "partition")  # names of columns that are no features
+
+# What may be wrong with a feature column: the level of the finding, and its text.
+CHECKS = {
+    "infinite": (
+        "error",
+        Message("infinite values; replace them, or leave those rows out with ", Parameter("missing", "drop-instances")),
+    ),
+    "missing": (
+        "note",
+        Message("missing values; ", Parameter("missing"), " chooses whether to refuse, drop or keep those rows"),
+    ),
+    "empty": ("error", "no values; ignore it"),
+    "constant": ("note", "one value throughout, so it carries no information"),
+    "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
+    "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if you do not want that"),
+    "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if you do not want that"),
+    "counter": ("warning", "counts the rows, and would be a feature; ignore it if you do not want that"),
+    "bag-level": ("note", "constant within every bag: a property of the bag, and can be given as a bag feature"),
+}
 
 
 @dataclass(frozen=True)
@@ -66,11 +85,11 @@ class Inspection:
     def ok(self) -> bool:
         return not any(finding.level == "error" for finding in self.findings)
 
-    def add(self, level: str, text: str) -> None:
+    def add(self, level: str, text: str | Exception) -> None:
+        """Add a finding; errors come first, then warnings, then notes."""
+        if isinstance(text, Exception):
+            text = text.args[-1] if isinstance(text, ParameterError) else str(text)
         self.findings.append(Finding(level, text))
-
-    def sort(self) -> None:
-        """Put errors first, then warnings, then notes."""
         self.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
 
     @property
@@ -136,43 +155,42 @@ def check_table(source, *, bag=None, target=None, folds=None, **options) -> Insp
         The other parameters of `load`, by name: features, ignore, groups, missing, fill_values, weights, bag_features,
         variable, keep, decimal, time, fold.
 
+    Returns
+    -------
+    Inspection
+        Its ``findings`` are sorted by level: errors, warnings, notes.
+
     Examples
     --------
     >>> import pandas as pd, bagwise as bw
     >>> frame = pd.DataFrame({"site": [1, 1, 2], "red": [1.0, 2.0, 2.5], "day": 20190423, "aod": [0.1, 0.2, 0.3]})
-    >>> found = bw.check_table(frame, bag="site", target="aod")
-    >>> found.bags, found.ok
+    >>> inspection = bw.check_table(frame, bag="site", target="aod")
+    >>> inspection.bags, inspection.ok
     (2, False)
-    >>> found.findings[0].text
+    >>> inspection.findings[0].text
     "bag 1 has more than one target in column 'aod' (0.1 and 0.2); a bag has one target, the same on all its rows"
     """
-    found = examine(source, bag=bag, target=target, **options)
-    if found.ok:  # `load` decides; its warnings are among the findings already
+    inspection = examine(source, bag=bag, target=target, **options)
+    if inspection.ok:  # `load` decides; its warnings are among the findings already
         try:
             with warnings.catch_warnings(action="ignore", category=UserWarning):
                 bags, _ = load(source, bag=bag, target=target, **options)
-            _look_at_shared_rows(found, bags)
-            _look_at_folds(found, bags, folds)
+            _look_at_shared_rows(inspection, bags)
+            if folds is not None or (bags.validation is not None and bags.validation.scheme != "random"):
+                splits = split_bags(bags, "auto" if folds is None else folds)
+                n_held_out = int(splits.held_out.sum())
+                inspection.folds = f"{len(splits)} folds, {n_held_out:,} of {len(bags):,} bags held out"
         except (ValueError, TypeError) as error:
-            found.findings.insert(0, Finding("error", _text(error)))
-    return found
+            inspection.add("error", error)
+    return inspection
 
 
-def _look_at_folds(found: Inspection, bags, folds) -> None:
-    """Describe the folds that are declared or asked for; those that cannot be made are an error."""
-    if folds is None and (bags.validation is None or bags.validation.scheme == "random"):
-        return
-    made = split_bags(bags, "auto" if folds is None else folds)
-    n_held_out = int(made.held_out.sum())
-    found.folds = f"{len(made)} folds, {n_held_out:,} of {len(bags):,} bags held out"
-
-
-def _look_at_shared_rows(found: Inspection, bags) -> None:
+def _look_at_shared_rows(inspection: Inspection, bags) -> None:
     if bags.groups is not None:
-        found.groups = len(set(bags.groups.tolist()))
+        inspection.groups = len(set(bags.groups.tolist()))
     shared = find_shared_rows(bags)
     if shared.n_shared and not shared.by_chance:
-        found.shared_rows = {
+        inspection.shared_rows = {
             "instances": shared.n_shared,
             "share": shared.share,
             "bags": shared.n_linked,
@@ -180,28 +198,22 @@ def _look_at_shared_rows(found: Inspection, bags) -> None:
             "copies": shared.n_copies,
         }
         level = "warning" if shared.notable else "note"
-        found.add(level, shared.describe() if shared.notable else f"{shared.figures()}.")
-        found.sort()
-
-
-def _text(error: Exception) -> str:
-    return error.args[-1] if isinstance(error, ParameterError) else str(error)
+        inspection.add(level, shared.describe() if shared.notable else f"{shared.figures()}.")
 
 
 def examine(source, *, bag=None, target=None, files=None, **options) -> Inspection:
     """Look at what `load` has taken already: no bags are built. ``files`` are those that a frame was read from."""
-    found = Inspection()
+    inspection = Inspection()
     files = source if names_files(source) else files
     try:
-        columns = _columns(source, bag, target, options)
-        _look(found, *columns, options.get("missing"), {} if files is None else zero_padded(files))
+        table, roles = _columns(source, bag, target, options)
+        _look(inspection, table, roles, options.get("missing"), {} if files is None else zero_padded(files))
     except (ValueError, TypeError) as error:
-        found.add("error", _text(error))
-    found.sort()
-    return found
+        inspection.add("error", error)
+    return inspection
 
 
-def _columns(source, bag, target, options) -> tuple[Any, Roles]:
+def _columns(source, bag, target, options) -> tuple[FrameColumns, Roles]:
     """Return the columns of a source and their roles; archives are spread out into columns."""
     apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
     columns = {name: value for name, value in options.items() if name not in apart}
@@ -211,166 +223,175 @@ def _columns(source, bag, target, options) -> tuple[Any, Roles]:
     table = read_files(source, roles, decimal=decimal) if names_files(source) else source
     if table is not None:
         return FrameColumns(table, options.get("fill_values", ()), decimal), roles
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # told below
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # they are among the findings
         bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
     names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
-    columns = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
-    columns |= {} if y is None else {"target": bags.expand(y)}
-    return FrameColumns(ArraysByName(columns)), Roles(bag="bag", target=None if y is None else "target")
+    arrays = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
+    arrays |= {} if y is None else {"target": bags.expand(y)}
+    return FrameColumns(arrays), Roles(bag="bag", target=None if y is None else "target")
 
 
-def _look(found: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:
+def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:
+    notes: list = []
     if table.n_rows and roles.targets is not None:
         table, roles, notes = join(table, roles)
-        found.findings += [Finding("warning", note) for note in notes]
     encoded = [*roles.category_list, *as_list(roles.dates)]
-    table, roles, categories, notes = encode(table, roles)
-    encoded += list(categories)
-    found.findings += [Finding("warning", note) for note in notes]
+    table, roles, categories, encoding_notes = encode(table, roles)
+    for note in [*notes, *encoding_notes]:
+        inspection.add("warning", note)
     names = choose_features(table, roles)
-    found.bag_features = roles.covariate_list
-    names = [name for name in names if name not in found.bag_features]
-    found.rows = table.n_rows
+    inspection.bag_features = roles.covariate_list
+    names = [name for name in names if name not in inspection.bag_features]
+    inspection.rows = table.n_rows
     if table.n_rows == 0:
         return
-    codes, ids = table.factorise(roles.bag)
-    remain = np.ones(len(codes), dtype=bool)
+    codes, ids = find_bags(table, roles.bag)
+    complete = np.ones(len(codes), dtype=bool)
     for name in names if missing == "drop-instances" else []:
         if table.kind(name) == "number":
-            remain &= np.isfinite(table.numbers(name))
-    if not remain.all():
-        lost, found.rows = table.n_rows - np.count_nonzero(remain), int(np.count_nonzero(remain))
-        bags = len(np.unique(codes[~remain]))
-        found.add(
-            "warning", f"{lost:,} of {table.n_rows:,} rows, in {bags:,} bags, have missing values and are dropped"
-        )
-    _look_at_bags(found, roles.bag, codes[remain], ids)
+            complete &= np.isfinite(table.numbers(name))
+    if not complete.all():
+        n_dropped, inspection.rows = np.count_nonzero(~complete), int(np.count_nonzero(complete))
+        n_bags = len(np.unique(codes[~complete]))
+        text = f"{n_dropped:,} of {table.n_rows:,} rows, in {n_bags:,} bags, have missing values and are dropped"
+        inspection.add("warning", text)
+    _look_at_bags(inspection, roles.bag, codes[complete], ids)
+    first = first_rows(codes)
     for target in roles.target_list:
-        _look_at_target(found, table, target, codes, ids, some=len(roles.target_list) > 1)
+        _look_at_target(inspection, table, target, codes, first, ids, some=len(roles.target_list) > 1)
     if roles.groups is not None:
-        found.groups = len(table.factorise(roles.groups)[1])
-    _look_at_features(found, table, names, codes, ids, next(iter(roles.target_list), None))
-    _look_at_double_roles(found, roles, names, padded)
-    used, ignored = {*names, *roles.taken, *found.bag_features, *encoded, *as_list(roles.keep)}, as_list(roles.ignore)
+        inspection.groups = len(table.factorise(roles.groups)[1])
+    _look_at_features(inspection, table, names, codes, first, next(iter(roles.target_list), None))
+    _look_at_double_roles(inspection, roles, names, padded)
+    used = {*names, *roles.taken, *inspection.bag_features, *encoded, *categories, *as_list(roles.keep)}
+    ignored = as_list(roles.ignore)
     doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
-    found.findings += [Finding(level, doubt) for level, doubt in doubts.values()]
-    _look_at_the_rest(found, table, used, ignored, doubts)
+    for level, doubt in doubts.values():
+        inspection.add(level, doubt)
+    _look_at_the_rest(inspection, table, used, ignored, doubts)
 
 
-def _look_at_bags(found: Inspection, bag, codes, ids) -> None:
+def _look_at_bags(inspection: Inspection, bag, codes, ids) -> None:
     sizes = np.bincount(codes, minlength=len(ids))
-    found.bags, found.sizes = len(ids), (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
-    unknown = absent(ids)
-    if unknown.any():
-        found.add("error", f"{sizes[unknown].sum():,} rows have no bag id in column {bag!r}; fill it in or drop them")
+    inspection.bags, inspection.sizes = len(ids), (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))
     if len(ids) == 1:
-        found.add("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
+        inspection.add("error", f"column {bag!r} puts all rows into one bag; fit needs at least two")
     elif len(ids) < FEWEST:
-        found.add(
-            "warning",
-            f"there are only {len(ids)} bags, so no error of a model can be estimated; use at least {FEWEST}",
-        )
+        text = f"there are only {len(ids)} bags, so no error of a model can be estimated; use at least {FEWEST}"
+        inspection.add("warning", text)
     elif sizes.max() == 1:
-        found.add("warning", f"every row is a bag of its own; is {bag!r} the column that says what belongs together?")
+        text = f"every row is a bag of its own; is {bag!r} the column that says what belongs together?"
+        inspection.add("warning", text)
     if doubt := alike_ids(ids):
-        found.add("warning", doubt)
+        inspection.add("warning", doubt)
     if look_like_dates(ids):
-        found.add(
+        inspection.add(
             "warning",
             f"bag ids such as {label(ids[0])} look like dates read as numbers; what happened on one day is one bag, "
             "at every place: join the date with the place if that is not meant",
         )
 
 
-def _look_at_target(found: Inspection, table, target, codes, ids, *, some: bool = False) -> None:
+def _look_at_target(inspection: Inspection, table, target, codes, first, ids, *, some: bool) -> None:
     try:
-        refuse_not_numeric(table, target, "the target", "target")
+        y = one_target(table, target, codes, first, ids, some=some)
+        refuse_constant_target(y)
     except ValueError as error:
-        found.add("error", _text(error))
+        inspection.add("error", error)
         return
-    values = np.asarray(table.numbers(target), dtype=np.float64)
-    known = np.abs(values) <= LARGEST
-    if not known[~np.isnan(values) | (not some)].all():
-        missing = np.bincount(codes[~known], minlength=len(ids)) > 0
-        found.add("error", f"{name_bags(ids, missing)} a missing or infinite target in column {target!r}; drop it")
-    differs = varying(values, codes, len(ids))
-    if differs.any():
-        of_first = values[(codes == differs.argmax()) & ~np.isnan(values)]
-        both = f"{float(of_first[0])} and {float(of_first[of_first != of_first[0]][0])}"
-        text = f"{name_bags(ids, differs)} more than one target in column {target!r} ({both})"
-        found.add("error", f"{text}; a bag has one target, the same on all its rows")
-    distinct = np.unique(values[known])
-    if len(distinct) == 1:
-        found.add("error", f"every bag has the same target, {distinct[0]:g}, so there is nothing to learn")
-    elif len(distinct) == 2:
-        found.add("note", f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class")
+    y = y[~np.isnan(y)]
+    distinct = np.unique(y)
+    if len(distinct) == 2:
+        text = f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class"
+        inspection.add("note", text)
     if len(distinct):
-        first = np.unique(codes[known], return_index=True)[1]  # one row of every bag
-        spread = {"minimum": distinct[0], "median": np.median(values[known][first]), "maximum": distinct[-1]}
-        told = {"name": str(target)} | {name: float(value) for name, value in spread.items()}
-        if found.target is None:
-            found.target = told
+        summary = {"name": str(target), "minimum": float(y.min()), "median": float(np.median(y))}
+        summary |= {"maximum": float(y.max())}
+        if inspection.target is None:
+            inspection.target = summary
         else:
-            found.further_targets.append(told)
+            inspection.further_targets.append(summary)
 
 
-def _look_at_features(found: Inspection, table, names, codes, ids, target) -> None:
+def _look_at_features(inspection: Inspection, table, names, codes, first, target) -> None:
     y = None
     if target is not None and table.kind(target) == "number":
         y = np.asarray(table.numbers(target), dtype=np.float64)
-    kinds: dict[str, list] = {}
-    filled = {} if y is None or not (own := suspects(y)) else {str(target): own}
+    columns_by_check: dict[str, list] = {}
+    suspect_columns = {} if y is None or not (counts := suspects(y)) else {str(target): counts}
     for name in names:
-        if table.kind(name) not in ("number", "boolean"):  # a column of lists: its values are seen when it is loaded
-            found.features.append({"name": str(name), "missing": 0, "minimum": None, "maximum": None})
+        if table.kind(name) not in ("number", "boolean"):  # the values of a column of lists are checked by `load`
+            inspection.features.append({"name": str(name), "missing": 0, "minimum": None, "maximum": None})
             continue
         values = np.asarray(table.numbers(name), dtype=np.float64)
         finite = values[np.isfinite(values)]
         low, high = (float(finite.min()), float(finite.max())) if len(finite) else (None, None)
         missing = int(np.isnan(values).sum())
-        found.features.append({"name": str(name), "missing": missing, "minimum": low, "maximum": high})
-        for kind in column_checks(name, values, finite, codes, len(ids), y):
-            kinds.setdefault(kind, []).append(name)
-        if own := suspects(finite):
-            filled[str(name)] = own
-    for kind, marked in kinds.items():
-        level, text = CHECKS[kind]
-        found.add(level, Message(f"{_names(marked)}: ", text))
-    if filled:
-        found.add("warning", describe_suspects(filled))
+        inspection.features.append({"name": str(name), "missing": missing, "minimum": low, "maximum": high})
+        for check in _failed_checks(name, values, finite, codes, first, y):
+            columns_by_check.setdefault(check, []).append(name)
+        if counts := suspects(finite):
+            suspect_columns[str(name)] = counts
+    for check, columns in columns_by_check.items():
+        level, text = CHECKS[check]
+        inspection.add(level, Message(f"{_names(columns)}: ", text))
+    if suspect_columns:
+        inspection.add("warning", describe_suspects(suspect_columns))
 
 
-def _look_at_double_roles(found: Inspection, roles: Roles, names, padded: dict[str, str]) -> None:
+def _failed_checks(name, values, finite, codes, first, y) -> list[str]:
+    """Return the names of the `CHECKS` that a feature column does not pass."""
+    if len(finite) == 0:
+        return ["empty"]
+    failed = ["infinite"] * bool(np.isinf(values).any()) + ["missing"] * bool(np.isnan(values).any())
+    if finite.min() == finite.max():
+        return [*failed, "constant"]
+    if y is not None and np.array_equal(values, y):
+        return [*failed, "target"]
+    if str(name).lower() in SPLITS:
+        return [*failed, "split"]
+    if look_like_dates(np.unique(finite)):
+        return [*failed, "dates"]
+    if len(values) > 20 and (np.diff(values) == 1).all():
+        return [*failed, "counter"]
+    if len(first) < len(values) and len(finite) == len(values) and not differs_from_first(values, codes, first).any():
+        return [*failed, "bag-level"]
+    return failed
+
+
+def _look_at_double_roles(inspection: Inspection, roles: Roles, names, padded: dict[str, str]) -> None:
     if roles.groups in names:
-        found.add(
+        inspection.add(
             "note",
             f"column {roles.groups!r} is both the group and a feature: held-out groups have values that were not in "
             "training; leave it out of the features if that is not meant",
         )
     for name in names:
         if name in padded:
-            found.add(
+            inspection.add(
                 "note",
                 f"column {name!r} is a feature, but writes numbers with leading zeros such as {padded[name]}: it looks "
                 "like an id or a code; leave it out, or take it as a category, if that is not meant",
             )
 
 
-def _look_at_the_rest(found: Inspection, table, used, ignored, told) -> None:
+def _look_at_the_rest(inspection: Inspection, table, used, ignored, doubts) -> None:
     for name in table.names:
         if name not in used:
             kind = table.kind(name)
-            found.left_out[str(name)] = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
-    known = ("ignored", "not asked for", "boolean")
-    texts = [name for name, kind in found.left_out.items() if kind not in known and name not in map(str, told)]
+            reason = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
+            inspection.left_out[str(name)] = reason
+    reasons = ("ignored", "not asked for", "boolean")
+    texts = [name for name in table.names if inspection.left_out.get(str(name), "ignored") not in reasons]
+    texts = [name for name in texts if name not in doubts]
     dates = [name for name in texts if is_date_kind(table, name)]
     texts = [name for name in texts if name not in dates]
     if texts:
         way = Parameter("categories", texts[:1]), " takes what has levels"
-        found.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
+        inspection.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
     if dates:
         way = Parameter("dates", dates[:1]), " uses its season and year"
-        found.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
+        inspection.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
 
 
 def _names(names) -> str:

@@ -1,4 +1,4 @@
-"""The table that files make up: each read by the ending of its name, all one below the other, with ids that agree.
+"""The pyarrow table that files make up: each read by the ending of its name, all stacked, with ids of one type.
 
 A second table with a row per bag (targets, groups, bag features) is joined to it by bag id (`join`).
 """
@@ -10,33 +10,32 @@ from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import narwhals as nw
 import numpy as np
 
-from bagwise.bags.frames import FrameColumns, as_frame, as_list
+from bagwise.bags.frames import FrameColumns, as_frame, as_list, kind_of
 from bagwise.bags.validation import Message, Parameter, ParameterError, id_keys, label, name_bags
 from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_not_numeric, refuse_unknown
-from bagwise.io.table_files import ENDINGS as PARQUET
 from bagwise.io.table_files import (
+    PARQUET,
     Part,
     find_files,
     find_parts,
     is_data_set,
-    is_row_number,
-    read_arrow,
-    read_csv,
-    read_parquet,
+    names_files,
+    read_table,
     reading,
     refuse_other_formats,
     visible,
 )
 
-ENDINGS = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".feather", ".arrow", ".mat", ".npz")
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
-def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> nw.DataFrame | None:
-    """Read all files of a source as one table; None for an archive (.mat, .npz), which is no data frame.
+def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> pa.Table | None:
+    """Read all files of a source as one table; None for an archive (.mat, .npz), which is no table.
 
     Of unnamed row numbers and of partition columns those that have a role; with ``only``, no other column at all, where
     a format allows it.
@@ -48,95 +47,65 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
         refuse_other_formats(parts)
         return stack([_read_part(part, asked, only) for part in parts], [part.name for part in parts])
     paths = find_files(source)
-    endings = [_ending(path) for path in paths]
-    archives = [path.name for path, ending in zip(paths, endings, strict=True) if ending in (".mat", ".npz")]
-    if archives and len(paths) > 1:
-        raise ValueError(
-            f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {archives[0]} is not one"
-        )
-    if archives:
+    tables = [read_table(path, roles.ids(), asked, only=only, decimal=decimal) for path in paths]
+    archive = next((path.name for path, table in zip(paths, tables, strict=True) if table is None), None)
+    if archive is not None:
+        if len(paths) > 1:
+            raise ValueError(
+                f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {archive} is not one"
+            )
         return None
-    frames = [
-        _read(path, ending, roles.ids(), asked, only, decimal) for path, ending in zip(paths, endings, strict=True)
-    ]
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
-    if len(frames) == 1:
-        return frames[0]
-    written = [ending.startswith((".csv", ".tsv")) for ending in endings]
-    return stack(agree_on_ids(frames, paths, written, roles.ids()), paths)
+    if len(tables) == 1:
+        return tables[0]
+    are_text = [path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")) for path in paths]
+    return stack(agree_on_ids(tables, paths, are_text, roles.ids()), paths)
 
 
-def _read_part(part: Part, asked: list, only: bool) -> nw.DataFrame:
+def _read_part(part: Part, asked: list, only: bool) -> pa.Table:
     with part.open() as file:
-        there = file.schema_arrow.names
-        refuse_unknown([*there, *(value.column for value in part.values)], asked if only else [], taken=asked)
+        names = file.schema_arrow.names
+        refuse_unknown([*names, *(value.column for value in part.values)], asked if only else [], taken=asked)
         with reading(part.name):
-            own = visible(there, asked, only)
-            return nw.from_native(part.add_values(file.read(columns=own).select(own), asked), eager_only=True)
+            columns = visible(names, asked, only)
+            return part.add_values(file.read(columns=columns).select(columns), asked)
 
 
-def _ending(path: Path) -> str:
-    ending = next((one for one in ENDINGS if path.name.lower().endswith(one)), None)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
-    if ending is None:
-        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
-    return ending
-
-
-def _read(path: Path, ending: str, ids: list, asked: list, only: bool, decimal: str) -> nw.DataFrame:
-    """Read the table of a file, without unnamed row numbers unless they are requested."""
-    if ending == ".parquet":
-        # reading some columns only is what the format is for; with features left open, all must be looked at
-        frame = read_parquet(path, asked if only else None)
-    elif ending in (".feather", ".arrow"):
-        frame = read_arrow(path)
-    else:
-        frame = read_csv(path, "\t" if ending.startswith(".tsv") else ",", ids, decimal)
-    with reading(path):  # names that are no text show themselves here
-        frame = as_frame(frame)
-        names = frame.columns
-    return frame.drop([name for name in names if is_row_number(name) and name not in asked])
-
-
-def stack(frames: list[nw.DataFrame], paths: Sequence[Path | str]) -> nw.DataFrame:
+def stack(tables: list[pa.Table], paths: Sequence[Path | str]) -> pa.Table:
     """Return the rows of all files in one table; a bag may be spread over them, and columns are matched by name."""
     import pyarrow as pa
 
-    names = frames[0].columns
-    for frame, path in zip(frames[1:], paths[1:], strict=True):
-        _refuse_other_columns(frame.columns, names, path, paths[0])
-    tables = [frame.to_native().select(names) for frame in frames]
+    names = tables[0].column_names
+    for table, path in zip(tables[1:], paths[1:], strict=True):
+        _refuse_other_columns(table.column_names, names, path, paths[0])
+    tables = [table.select(names) for table in tables]
     for k, name in enumerate(names):
-        kinds = list(dict.fromkeys(table.schema.field(k).type for table in tables))
-        if len(kinds) > 1:
-            kind = _common_type(name, kinds, tables, paths)
-            tables = [table.set_column(k, name, table.column(k).cast(kind)) for table in tables]
-    return nw.from_native(pa.concat_tables(tables, promote_options="permissive"), eager_only=True)
+        types = list(dict.fromkeys(table.schema.field(k).type for table in tables))
+        if len(types) > 1:
+            common = _common_type(name, types, tables, paths)
+            tables = [table.set_column(k, name, table.column(k).cast(common)) for table in tables]
+    return pa.concat_tables(tables, promote_options="permissive")
 
 
-def _common_type(name, kinds: list, tables: list, paths: Sequence[Path | str]):
+def _common_type(name, types: list, tables: list, paths: Sequence[Path | str]):
     """Return the type that holds the values of all files exactly: whole numbers, numbers, or text of either width."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    of = pa.types
-    if all(of.is_string(kind) or of.is_large_string(kind) or kind == pa.string_view() for kind in kinds):
+    kinds = [kind_of(table.schema.field(name).type) for table in tables]
+    if set(kinds) == {"String"}:
         return pa.large_string()
-    if not all(of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind) for kind in kinds):
-        shown = [str(nw.from_native(table.select([name])).schema[name]) for table in tables]
-        other = next((k for k, one in enumerate(shown) if one != shown[0]), 1)
+    if set(kinds) != {"number"}:
+        other = next((k for k, kind in enumerate(kinds) if kind != kinds[0]), 1)
         raise ValueError(
-            f"column {name!r} is {shown[0]} in {paths[0]} but {shown[other]} in {paths[other]}; give it one type"
+            f"column {name!r} is {kinds[0]} in {paths[0]} but {kinds[other]} in {paths[other]}; give it one type"
         )
-    whole = all(map(of.is_integer, kinds))
+    whole = all(map(pa.types.is_integer, types))
     limit = 2**63 - 1 if whole else 2**53
     for table, path in zip(tables, paths, strict=True):
-        if of.is_integer(table[name].type) and (pc.max(table[name]).as_py() or 0) > limit:
+        if pa.types.is_integer(table[name].type) and (pc.max(table[name]).as_py() or 0) > limit:
             raise ValueError(
                 f"column {name!r} of {path} has whole numbers beyond {limit}, which another file holds in a type that "
                 "would round them; give the column one type"
@@ -147,87 +116,97 @@ def _common_type(name, kinds: list, tables: list, paths: Sequence[Path | str]):
 def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -> None:
     lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
     if lost or added:
-        what = [f"lacks {', '.join(map(str, lost[:5]))}"] if lost else []
-        what += [f"adds {', '.join(map(str, added[:5]))}"] if added else []
+        what = [f"lacks {', '.join(lost[:5])}"] if lost else []
+        what += [f"adds {', '.join(added[:5])}"] if added else []
         raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
 
 
-def agree_on_ids(frames: list[nw.DataFrame], paths: list[Path], written: list[bool], ids: list) -> list[nw.DataFrame]:
-    """Convert ids to one kind in all tables; ``written`` says which come from text files.
+def agree_on_ids(tables: list[pa.Table], paths: list[Path], are_text: list[bool], ids: list) -> list[pa.Table]:
+    """Convert ids to one type in all tables; ``are_text`` says which come from text files.
 
     In files of text alone, ids that are text in one are so in all. Beside a file in which they are numbers, they are
     numbers.
     """
     for name in ids:
-        if all(name in frame.columns for frame in frames):  # else `stack` says what is missing
-            columns = _agree([frame[name] for frame in frames], paths, written)
-            frames = [frame.with_columns(column) for frame, column in zip(frames, columns, strict=True)]
-    return frames
+        if all(name in table.column_names for table in tables):  # else `stack` says what is missing
+            columns = _agree(name, [table[name] for table in tables], paths, are_text)
+            tables = [
+                table.set_column(table.column_names.index(name), name, column)
+                for table, column in zip(tables, columns, strict=True)
+            ]
+    return tables
 
 
-def _agree(columns: list[nw.Series], paths: list[Path], written: list[bool]) -> list[nw.Series]:
-    if len({column.dtype for column in columns}) == 1:
+def _agree(name, columns: list, paths: list[Path], are_text: list[bool]) -> list:
+    import pyarrow as pa
+
+    if len({column.type for column in columns}) == 1:
         return columns
-    if all(written):
-        _refuse_two_forms(columns, paths)
-        return [column.cast(nw.String) for column in columns]
-    typed = [k for k, text in enumerate(written) if not text]
-    if not all(columns[k].dtype.is_numeric() for k in typed):
+    if all(are_text):
+        _refuse_two_forms(name, columns, paths)
+        return [column.cast(pa.string()) for column in columns]
+    typed = [k for k, text in enumerate(are_text) if not text]
+    types = [columns[k].type for k in typed]
+    if not all(kind_of(one) == "number" for one in types):
         return columns
-    kinds = [columns[k].dtype for k in typed]
-    # The type in which ids of text are equal to those of the files with types; 0.1 is another number in Float32.
-    if all(one.is_integer() for one in kinds):
-        kind: type = nw.Int64
+    # The type in which ids of text are equal to those of the files with types; 0.1 is another number in single.
+    if all(map(pa.types.is_integer, types)):
+        common = pa.int64()
     else:
-        kind = nw.Float32 if all(one == nw.Float32 for one in kinds) else nw.Float64
-    beside = f"as {kinds[0]} in {paths[typed[0]]}"
+        common = pa.float32() if set(types) == {pa.float32()} else pa.float64()
+    reference = f"as {types[0]} in {paths[typed[0]]}"
     return [
-        _as_numbers(column, path, kind, beside) if text and column.dtype == nw.String else column
-        for column, path, text in zip(columns, paths, written, strict=True)
+        _as_numbers(name, column, path, common, reference) if text and kind_of(column.type) == "String" else column
+        for column, path, text in zip(columns, paths, are_text, strict=True)
     ]
 
 
-def _refuse_two_forms(columns: list[nw.Series], paths: list[Path]) -> None:
-    """Refuse 7 in one file and 7.0 or 007 in another: one bag, or two, who knows."""
-    whole: dict[Decimal, Path] = {}
+def _refuse_two_forms(name, columns: list, paths: list[Path]) -> None:
+    """Refuse 7 in one file and 7.0 or 007 in another, which may be one bag or two."""
+    path_of_number: dict[Decimal, Path] = {}
     for column, path in zip(columns, paths, strict=True):
-        if column.dtype != nw.String:
-            whole |= dict.fromkeys(_distinct(column), path)
+        if kind_of(column.type) != "String":
+            path_of_number |= dict.fromkeys(map(Decimal, _distinct(column)), path)
     for column, path in zip(columns, paths, strict=True):
-        texts = _distinct(column) if column.dtype == nw.String else []
-        forms = {text: number for text in texts if (number := _number(text)) is not None and number in whole}
-        twice = [text for text, number in forms.items() if text != str(int(number))]
-        if twice:
-            number = forms[twice[0]]
-            others = f" (and {len(twice) - 1} more such)" if len(twice) > 1 else ""
+        texts = _distinct(column) if kind_of(column.type) == "String" else []
+        numbers = {text: number for text in texts if (number := _number(text)) in path_of_number}
+        repeated = [text for text, number in numbers.items() if text != str(int(number))]
+        if repeated:
+            number = numbers[repeated[0]]
+            others = f" (and {len(repeated) - 1} more such)" if len(repeated) > 1 else ""
             raise ValueError(
-                f"column {column.name!r} has {int(number)} in {whole[number]} and {twice[0]} in {path}{others}: one "
-                "number in two forms, which as text are two ids; write it in one form in all files"
+                f"column {name!r} has {int(number)} in {path_of_number[number]} and {repeated[0]} in {path}{others}: "
+                "one number in two forms, which as text are two ids; write it in one form in all files"
             )
 
 
-def _as_numbers(column: nw.Series, path: Path, kind, beside: str) -> nw.Series:
+def _as_numbers(name, column, path: Path, common, reference: str):
     """Convert ids of text to numbers, if each is a number of its own."""
-    numbers = {text: _fit(_number(text), kind) for text in _distinct(column)}
-    seen: dict = {}
+    import pyarrow as pa
+
+    numbers = {text: _fit(_number(text), common) for text in _distinct(column)}
+    text_of_number: dict = {}
     for text, number in numbers.items():
-        if number is None or number in seen:
-            what = f"{text!r}, which is none" if number is None else f"{seen[number]!r} and {text!r}, which are one"
+        if number is None or number in text_of_number:
+            what = f"{text!r}, which is none"
+            if number is not None:
+                what = f"{text_of_number[number]!r} and {text!r}, which are one"
             raise ValueError(
-                f"column {column.name!r} holds numbers, {beside}, but {path} has {what}; write the ids in one form in "
-                "all files"
+                f"column {name!r} holds numbers, {reference}, but {path} has {what}; write the ids in one form in all "
+                "files"
             )
-        seen[number] = text
-    values = [numbers.get(text) for text in column.to_list()]
-    return nw.new_series(column.name, values, kind, backend=column.implementation)
+        text_of_number[number] = text
+    return pa.chunked_array([[numbers.get(text) for text in column.to_pylist()]], common)
 
 
-def _fit(number: Decimal | None, kind) -> int | float | None:
+def _fit(number: Decimal | None, common) -> int | float | None:
     """Convert a number to a value of a type; None for none, or if it would have to be rounded."""
+    import pyarrow as pa
+
     if number is None:
         return None
-    if not kind.is_integer():
-        return float(np.float32(number) if kind == nw.Float32 else number)
+    if not pa.types.is_integer(common):
+        return float(np.float32(number) if common == pa.float32() else number)
     return int(number) if abs(number) < 2**63 and number == int(number) else None
 
 
@@ -240,8 +219,8 @@ def _number(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
-def _distinct(column: nw.Series) -> list:
-    return sorted(column.drop_nulls().unique().to_list())
+def _distinct(column) -> list:
+    return sorted(column.drop_null().unique().to_pylist())
 
 
 def join(table, roles: Roles) -> tuple:
@@ -260,68 +239,62 @@ def join(table, roles: Roles) -> tuple:
             Parameter("bag"),
         )
     others = [name for name in second.names if name != roles.bag]
-    twice = [name for name in others if name in table.names and name in roles.asked()]
-    if twice:
+    if repeated := [name for name in others if name in table.names and name in roles.asked()]:
         raise ParameterError(
             "targets",
-            f"column {twice[0]!r} is in the table and in {what}; drop it from one of them, or rename it there",
+            f"column {repeated[0]!r} is in the table and in {what}; drop it from one of them, or rename it there",
         )
     others = [name for name in others if name not in table.names]
     roles = _with_target(roles, table, second, others, what)
     codes, ids = find_bags(table, roles.bag)
-    row_of_bag, strangers = _match(ids, second, roles.bag, what)
-    known = row_of_bag >= 0
+    row_of_bag, ids_without_bag = _match(ids, second, roles.bag, what)
+    has_target = row_of_bag >= 0
     targets = [name for name in as_list(roles.target or ()) if name in others]
     if targets:
-        for name in targets:
-            refuse_not_numeric(second, name, "the target", "target")
-        values = np.column_stack([np.asarray(second.numbers(name), dtype=np.float64) for name in targets])
-        infinite = known & np.isinf(values[row_of_bag]).any(axis=1)
+        values = _targets(second, targets)[row_of_bag]
+        infinite = has_target & np.isinf(values).any(axis=1)
         if infinite.any():
             raise ParameterError(
                 "target", f"{name_bags(ids, infinite)} an infinite target in {what}; correct it, or leave it empty"
             )
-        known[known] &= np.isfinite(values[row_of_bag[known]]).any(axis=1)
+        has_target &= np.isfinite(values).any(axis=1)
     notes = []
-    if not known.all():
+    if not has_target.all():
         if not targets:
             raise ParameterError(
-                "targets", f"{name_bags(ids, ~known)} no row in {what}; give every bag one, or leave out those bags"
+                "targets",
+                f"{name_bags(ids, ~has_target)} no row in {what}; give every bag one, or leave out those bags",
             )
-        if not known.any():
+        if not has_target.any():
             raise ParameterError("targets", f"no bag has a target in column {targets[0]!r} of {what}; fill it in")
+        n = np.count_nonzero(~has_target)
+        has, was = ("has", "was") if n == 1 else ("have", "were")
         notes.append(
-            f"{np.count_nonzero(~known):,} of {len(ids):,} bags {_had(~known)} no target in {what} and "
-            f"{_had(~known, 'was', 'were')} left out (the first is {label(ids[(~known).argmax()])})"
+            f"{n:,} of {len(ids):,} bags {has} no target in {what} and {was} left out "
+            f"(the first is {label(ids[(~has_target).argmax()])})"
         )
-        table = table.rows(np.flatnonzero(known[codes]))
-        codes = codes[known[codes]]
-    if len(strangers):
-        are = "rows of {} have" if len(strangers) > 1 else "row of {} has"
-        notes.append(f"{len(strangers):,} {are.format(what)} no bag (the first is {label(strangers[0])})")
-    at = row_of_bag[codes]
+        table = table.rows(np.flatnonzero(has_target[codes]))
+        codes = codes[has_target[codes]]
+    if len(ids_without_bag):
+        rows = f"rows of {what} have" if len(ids_without_bag) > 1 else f"row of {what} has"
+        notes.append(f"{len(ids_without_bag):,} {rows} no bag (the first is {label(ids_without_bag[0])})")
     used = {name for name in others if any(is_made_of(name, role) for role in roles.asked())}
     unused = [] if roles.bag_features == "auto" else [name for name in others if name not in used]
     if unused:
-        others_unused = f" and {len(unused) - 5} more" if len(unused) > 5 else ""
         numeric = [name for name in unused if second.kind(name) in ("number", "boolean")]
-        named = ", ".join(map(repr, unused[:5])) + others_unused
+        several = len(unused) > 1
+        names = ", ".join(map(repr, unused[:5])) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
         notes.append(
             Message(
-                f"column{'s' if len(unused) > 1 else ''} {named} of {what} {'are' if len(unused) > 1 else 'is'} not "
-                "used; ",
+                f"column{'s' * several} {names} of {what} {'are' if several else 'is'} not used; ",
                 Parameter("bag_features", (numeric or unused)[:1]),
                 " takes what describes the bag",
             )
         )
-    more = {name: partial(second.select, name, at) for name in others}
-    joined = [name for name in others if name not in unused]
+    at = row_of_bag[codes]
+    columns = {name: partial(second.select, name, at) for name in others}
     roles = replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused])
-    return table.with_columns(more, of_bags=joined), roles, notes
-
-
-def _had(marked: np.ndarray, one: str = "has", several: str = "have") -> str:
-    return one if np.count_nonzero(marked) == 1 else several
+    return table.with_columns(columns, of_bags=[name for name in others if name not in unused]), roles, notes
 
 
 def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.ndarray:
@@ -329,27 +302,30 @@ def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.n
     second = FrameColumns(source, fill_values)
     refuse_unknown(second.names, [roles.bag, *roles.target_list], parameter="targets")
     row_of_bag, _ = _match(ids, second, roles.bag, "targets")
-    values = np.column_stack([np.asarray(second.numbers(name), dtype=np.float64) for name in roles.target_list])
-    return np.where(row_of_bag[:, None] >= 0, values[row_of_bag], np.nan)
+    return np.where(row_of_bag[:, None] >= 0, _targets(second, roles.target_list)[row_of_bag], np.nan)
 
 
-def _read_second(source, roles: Roles, table) -> tuple[FrameColumns, str]:
-    from bagwise.io.load import names_files
+def _targets(second: FrameColumns, names: list) -> np.ndarray:
+    for name in names:
+        refuse_not_numeric(second, name, "the target", "target")
+    return np.column_stack([np.asarray(second.numbers(name), dtype=np.float64) for name in names])
 
-    decimal = getattr(table, "decimal", ".")
-    if not names_files(source):
-        if hasattr(source, "to_frame") and hasattr(source, "index"):  # a pandas Series
-            raise ParameterError(
-                "targets",
-                "targets is a Series; pass targets=series.rename_axis('plot').reset_index(), a frame with "
-                "the bag ids as a column",
-            )
-        return FrameColumns(source, (*table.fill_values, *table.fill_texts), decimal), "targets"
-    frame = read_files(source, replace(roles, targets=None), decimal=decimal)
-    what = Path(source).name if not isinstance(source, list | tuple) else "targets"
-    if frame is None:
-        raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
-    return FrameColumns(frame, (*table.fill_values, *table.fill_texts), decimal), what
+
+def _read_second(source, roles: Roles, table: FrameColumns) -> tuple[FrameColumns, str]:
+    what = Path(source).name if isinstance(source, str | Path) else "targets"
+    if names_files(source):
+        frame = read_files(source, replace(roles, targets=None), decimal=table.decimal)
+        if frame is None:
+            raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
+    elif hasattr(source, "to_frame") and hasattr(source, "index"):  # a pandas Series
+        raise ParameterError(
+            "targets",
+            "targets is a Series; pass targets=series.rename_axis('plot').reset_index(), a frame with the bag ids as a "
+            "column",
+        )
+    else:
+        frame = as_frame(source)
+    return FrameColumns(frame, (*table.fill_values, *table.fill_texts), table.decimal), what
 
 
 def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: str) -> Roles:
@@ -370,21 +346,19 @@ def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: 
 
 def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the row of the second table of each bag, -1 for none; and the ids there that no bag has."""
-    rows, theirs = find_bags(second, bag)
-    again = np.bincount(rows, minlength=len(theirs)) > 1
-    if again.any():
+    rows, second_ids = find_bags(second, bag)
+    repeated = np.bincount(rows, minlength=len(second_ids)) > 1
+    if repeated.any():
         raise ParameterError(
-            "targets", f"{name_bags(theirs, again)} several rows in {what}; a second table has one row per bag"
+            "targets", f"{name_bags(second_ids, repeated)} several rows in {what}; a second table has one row per bag"
         )
-    known, here = id_keys(theirs, ids)
-    place = {one: k for k, one in enumerate(known)}
-    found = np.array([place.get(one, -1) for one in here], dtype=np.int64)
-    if (found < 0).all():
+    second_keys, keys = id_keys(second_ids, ids)
+    place = {key: k for k, key in enumerate(second_keys)}
+    row_of_bag = np.array([place.get(key, -1) for key in keys], dtype=np.int64)
+    if (row_of_bag < 0).all():
         raise ParameterError(
             "targets",
-            f"no bag id is in both tables: the first has {label(ids[0])}, and {what} has {label(theirs[0])}; write the "
-            "ids in the same way",
+            f"no bag id is in both tables: the first has {label(ids[0])}, and {what} has {label(second_ids[0])}; write "
+            "the ids in the same way",
         )
-    used = np.zeros(len(theirs), dtype=bool)
-    used[found[found >= 0]] = True
-    return found, theirs[~used]
+    return row_of_bag, np.delete(second_ids, row_of_bag[row_of_bag >= 0])

@@ -18,7 +18,6 @@ from itertools import groupby
 from operator import and_
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags
@@ -290,11 +289,11 @@ class Footer:
         """The columns of the file, then those its folders name."""
         return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
 
-    def empty(self, asked: list, only: bool) -> nw.DataFrame:
+    def empty(self, asked: list, only: bool):
         """Return a table of the visible columns, without rows."""
         with reading(self.part.name):  # names that appear twice show themselves here
             table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
-            return nw.from_native(self.part.add_values(table, asked), eager_only=True)
+            return self.part.add_values(table, asked)
 
     def kept(self, where: Where | None, schema) -> list[int]:
         """Return the row groups that are not empty and may have a row that satisfies the conditions."""
@@ -337,7 +336,7 @@ def agree(footers: list[Footer], asked: list, *, only: bool):
     for footer in footers:
         kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
     frames = [footer.empty(asked, only) for footer in kinds.values()]
-    return stack(frames, [footer.part.name for footer in kinds.values()]).to_arrow().schema
+    return stack(frames, [footer.part.name for footer in kinds.values()]).schema
 
 
 def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:

@@ -18,7 +18,7 @@ from bagwise.bags import Bags
 from bagwise.bags.folds import numbered
 from bagwise.bags.frames import FrameColumns
 from bagwise.bags.validation import ParameterError, name_bags, warn_user
-from bagwise.io.columns import find_bags, one_per_bag
+from bagwise.io.columns import find_bags, first_rows, one_per_bag
 from bagwise.io.load import load_labels
 from bagwise.scale.chunks import BagsChunk, Chunk, Layout
 from bagwise.scale.passes import Arrays, Passes
@@ -380,8 +380,7 @@ def _arrays(table, layout: Layout) -> dict:
 
 def _bag_weights(columns: FrameColumns, bag: str, name: str) -> np.ndarray:
     codes, ids = find_bags(columns, bag)
-    first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))
-    weight = one_per_bag(columns, name, codes, first, ids, what="bag weight", parameter="bag_weights")
+    weight = one_per_bag(columns, name, codes, first_rows(codes), ids, what="bag weight", parameter="bag_weights")
     wrong = ~(np.isfinite(weight) & (weight >= 0))
     if wrong.any():
         raise ValueError(

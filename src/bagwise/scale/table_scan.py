@@ -25,8 +25,7 @@ from bagwise.io.columns import (
 )
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
-from bagwise.io.load import names_files
-from bagwise.io.table_files import Part, find_parts, refuse_other_formats
+from bagwise.io.table_files import Part, find_parts, names_files, refuse_other_formats
 from bagwise.io.table_output import as_html
 from bagwise.scale.chunks import (
     Chunk,
@@ -333,7 +332,7 @@ def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) 
     """Warn once, as `load` does, if columns have no role because they hold no numbers."""
     notes = left_out(columns, roles, _asked(roles, where, columns.names)) if roles.features is None else []
     if notes:
-        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
+        warn_user(Message("; ").join(notes))
 
 
 def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
@@ -359,18 +358,8 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
         if name is not None and table.kind(name) not in ("number", "boolean"):
             raise ParameterTypeError(parameter, f"weights must be numbers; column {name!r} is {table.kind(name)}")
     no = np.empty(0, dtype=np.int64)
-    names, found = split_covariates(_Empty(table), names, roles, no, no, no)
+    names, found = split_covariates(table.rows(no), names, roles, no, no, no)
     return names, list(found.get("covariate_names", ())), made
-
-
-class _Empty:
-    """A table without rows, for its column types."""
-
-    def __init__(self, table):
-        self.kind, self.names, self.siblings = table.kind, table.names, table.siblings
-
-    def numbers(self, name) -> np.ndarray:
-        return np.empty(0)
 
 
 def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
@@ -394,7 +383,7 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
         )
         notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
     if notes:
-        warn_user(Message(*[part for note in notes for part in ("; ", note)][1:]))
+        warn_user(Message("; ").join(notes))
     return found
 
 
@@ -456,12 +445,4 @@ def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
 
     labels = (roles.bag, roles.groups, *roles.category_list, *as_list(roles.dates))
     held = {str(name): columns.raw(name) if name in labels else columns.column(name) for name in names}
-    try:
-        return pa.table(
-            {
-                name: pa.array(one, from_pandas=one.dtype == object) if isinstance(one, np.ndarray) else one
-                for name, one in held.items()
-            }
-        )
-    except (pa.ArrowException, TypeError) as error:
-        raise ValueError(f"the table cannot be cut into chunks; give every column one type ({error})") from error
+    return pa.table(held)
