@@ -103,9 +103,9 @@ def no_targets(folder):
 
 DAMAGES = {
     "MISR1.mat cannot be read; it may be cut short, damaged": lambda folder: (folder / "MISR1.mat").write_text("hello"),
-    "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; fill them in, or take those": infinities,
+    "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; correct the file": infinities,
     "MISR1.mat: folds need at least two bags; there is 1": lambda folder: write_aerosol(folder, "MISR1", n_bags=1),
-    "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; take such bags out": no_targets,
+    "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; correct the file": no_targets,
     "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed": lambda folder: (
         crop_frame(n_bags=8).iloc[:, :2].to_csv(folder / "WHEAT.csv", index=False)
     ),

@@ -14,7 +14,7 @@ from tests.helpers.toy_estimators import SPACE, Counted, Spread, TrainMean, kme
 from bagwise.bags import BagKFold
 from bagwise.embeddings import Pool
 from bagwise.evaluation import evaluate
-from bagwise.evaluation.selection import as_settings, predict, predict_settings
+from bagwise.evaluation.selection import as_settings, fit_settings, predict
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.regressors import PoolPredictions, RidgePath
 from bagwise.testing.contract_checks import sample
@@ -38,7 +38,7 @@ def agree(found, model, bags):
 def test_reusing_the_fitted_steps_equals_refitting_the_whole():
     settings = as_settings(SPACE)
     train, test = np.arange(30), np.arange(30, 40)
-    reused = [p for p, _ in predict_settings(kme(), settings, BAGS[train], Y[train], BAGS[test])]
+    reused = [p for p, _ in fit_settings(kme(), settings, BAGS[train], Y[train]).predict(BAGS[test])]
     for setting, prediction in zip(settings, reused, strict=True):
         agree(prediction, clone(kme()).set_params(**setting).fit(BAGS[train], Y[train]), BAGS[test])
     assert len(reused) == 4
@@ -61,7 +61,7 @@ def test_penalties_share_one_decomposition_and_give_the_numbers_of_a_fit_each(mo
     expected = [clone(model).set_params(**setting).fit(BAGS[train], Y[train]) for setting in settings]
     fits, fit = [], RidgePath.fit
     monkeypatch.setattr(RidgePath, "fit", lambda self, *rest, **more: fits.append(1) or fit(self, *rest, **more))
-    found = [p for p, _ in predict_settings(model, settings, BAGS[train], Y[train], BAGS[test])]
+    found = [p for p, _ in fit_settings(model, settings, BAGS[train], Y[train]).predict(BAGS[test])]
     for prediction, plain in zip(found, expected, strict=True):
         agree(prediction, plain, BAGS[test])
     assert len(fits) == 2 + 1 + 2 * 2 + 1 + 2
@@ -70,10 +70,10 @@ def test_penalties_share_one_decomposition_and_give_the_numbers_of_a_fit_each(mo
 def test_untouched_steps_are_fitted_once():
     estimator = Pipeline([("stage", Counted()), ("head", PoolPredictions())])
     Counted.fits = 0
-    list(predict_settings(estimator, as_settings({"head__statistic": ["mean", "median"]}), BAGS, Y, BAGS))
+    fit_settings(estimator, as_settings({"head__statistic": ["mean", "median"]}), BAGS, Y)
     assert Counted.fits == 1
     Counted.fits = 0  # a setting that changes the stage itself is refitted every time
-    list(predict_settings(estimator, as_settings({"stage": [Counted(), Counted(), Counted()]}), BAGS, Y, BAGS))
+    fit_settings(estimator, as_settings({"stage": [Counted(), Counted(), Counted()]}), BAGS, Y)
     assert Counted.fits == 3
 
 
@@ -125,7 +125,7 @@ def test_a_pipeline_with_a_verb_of_its_own_is_asked_itself(kind):
 
 def test_a_pipeline_with_a_verb_of_its_own_is_asked_itself_for_every_penalty():
     model, settings = Silent(kme().steps), as_settings({"head__head__penalties": [(0.1,), (1e-3,)]})
-    found = [mean for mean, _ in predict_settings(model, settings, BAGS[:30], Y[:30], BAGS[30:])]
+    found = [mean for mean, _ in fit_settings(model, settings, BAGS[:30], Y[:30]).predict(BAGS[30:])]
     for setting, mean in zip(settings, found, strict=True):
         plain = clone(model).set_params(**setting).fit(BAGS[:30], Y[:30]).predict(BAGS[30:])
         np.testing.assert_allclose(mean, plain, rtol=1e-9)

@@ -217,20 +217,6 @@ def test_tables_and_plan_are_of_the_run_that_ended_last(tmp_path, ran):
         assert set(found["method"]) == {"mean"}
 
 
-def test_a_plan_replaced_while_tables_are_written_is_written_again(tmp_path, ran, monkeypatch):
-    write, others = Results.write, iter([METHODS[1:]])
-
-    def writing(self, folder):
-        write(self, folder)
-        for methods in others:  # another run, in between
-            run(tmp_path, methods)
-
-    monkeypatch.setattr(Results, "write", writing)
-    with pytest.warns(UserWarning, match="are of the methods named now"):
-        run(tmp_path, METHODS[:1])
-    assert Results.load(tmp_path).methods == ["mean"] and set(columns(tmp_path, "results")["method"]) == {"mean"}
-
-
 def test_one_method_has_a_comparison_with_a_head(tmp_path):
     found = run(tmp_path, METHODS[:1]).compare()
     assert len(found) == 0

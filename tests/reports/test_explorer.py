@@ -6,7 +6,7 @@ from tests.helpers.toy_runs import MeanOfFirst
 
 import bagwise as bw
 from bagwise.evaluation.plan import as_entries, describe_setting
-from bagwise.reports.explorer import chosen_settings, is_as_it_was, recall_model, unfitted
+from bagwise.reports.explorer import chosen_settings, fit_recalled, recall
 from bagwise.testing.contract_checks import sample
 
 
@@ -17,8 +17,8 @@ def test_the_setting_that_the_folds_chose_most_often(tune):
     usual = chosen_settings(results, "cluster").most_common(1)[0][0]
     (setting,) = [one for one in as_entries("cluster", tune=tune)[0].settings if describe_setting(one) == usual]
     by_hand = bw.method("cluster", random_state=3).set_params(**setting).fit(bags, y)
-    assert np.array_equal(recall_model(results, "cluster", bags, y).predict(bags), by_hand.predict(bags))
-    assert is_as_it_was(results, "cluster")
+    recalled = fit_recalled(results, recall(results, "cluster"), bags, y)
+    assert np.array_equal(recalled.predict(bags), by_hand.predict(bags))
 
 
 @pytest.mark.parametrize("tune", [True, False])
@@ -32,11 +32,11 @@ def test_a_method_that_filled_in_missing_values_does_so_again(tune):
     settings = as_entries("aggregated", tune=tune)[0].settings
     (setting,) = [one for one in settings if describe_setting(one) == usual]
     by_hand = bw.method("aggregated", random_state=3).set_params(**setting).fit(bags, y)
-    assert np.array_equal(recall_model(results, "aggregated", bags, y).predict(bags), by_hand.predict(bags))
-    assert is_as_it_was(results, "aggregated")
+    recalled = fit_recalled(results, recall(results, "aggregated"), bags, y)
+    assert np.array_equal(recalled.predict(bags), by_hand.predict(bags))
 
 
 def test_an_estimator_of_ones_own_cannot_be_made_again():
     bags, y = sample(30)
     results = bw.evaluate(bags, y, [("by hand", MeanOfFirst())], repeats=1, folds=4)
-    assert unfitted(results, "by hand") is None
+    assert recall(results, "by hand") is None

@@ -11,6 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,12 @@ from bagwise.evaluation.selection import (
     as_settings,
     choose_inside,
     chooses_by_itself,
-    fit,
-    predict,
-    predict_settings,
+    fit_settings,
 )
 from bagwise.evaluation.splits import Split, as_seed
 from bagwise.execution.resources import one_thread, settled
 from bagwise.execution.tasks import Watch
+from bagwise.held_out import fit_held_out
 from bagwise.methods import Card, method
 from bagwise.methods.catalogue import NamedMethod, find
 from bagwise.metrics import METRICS, get_metric, score, uncertainty_of
@@ -168,10 +168,6 @@ class Plan:
     cells: tuple[Cell, ...] = field(repr=False)
     record: dict
 
-    def __repr__(self) -> str:
-        methods, splits = self.record["methods"], len(self.cells) // len(self.record["methods"])
-        return f"Plan: {len(methods)} methods on {splits} splits of {self.record['data']['name']}"
-
 
 def make_plan(
     bags: Bags,
@@ -280,17 +276,17 @@ def finish(about: dict, outcome: dict, *, selection: str = "nested") -> dict:
 
 
 def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
-    train, target, settings, uncertainty = bags[cell.train], y[cell.train], cell.settings, None
-    if cell.selection == "paper":
-        predictions = predict_settings(cell.estimator, settings, train, target, bags[cell.test])
-    else:
+    settings = cell.settings
+    if cell.selection == "nested":
         how = {"metric": cell.metric, "random_state": cell.seed}
-        settings = [choose_inside(cell.estimator, settings, train, target, **how)]
-        model = fit(cell.estimator, settings[0], train, target)
-        predictions = [predict(model, bags[cell.test])]
+        settings = (choose_inside(cell.estimator, settings, bags[cell.train], y[cell.train], **how),)
+    held = fit_held_out(partial(fit_settings, cell.estimator, settings), bags, y, cell.train, cell.test)
+    uncertainty = None
+    if cell.selection == "nested":
+        ((model, _),) = held.model.models
         uncertainty = uncertainty_of(model, bags[cell.test], y[cell.test])
     scores: dict[str, list[float]] = {name: [] for name in METRICS}
-    for prediction, std in predictions:
+    for prediction, std in held.predictions:
         _refuse_odd(prediction, std, bags.ids[cell.test])
         for name, value in score(y[cell.test], prediction, std, uncertainty).items():
             scores[name].append(value)
@@ -333,7 +329,6 @@ def _refuse_odd(prediction: np.ndarray, std: np.ndarray | None, ids: np.ndarray)
 # Entries of each plan, which tell it from other files of that name.
 PLAN = {"library": str, "data": dict, "methods": dict, "selection": str, "metric": str, "splits": str, "cells": list}
 PLANNED = {"key", "method", "repeat", "fold"}  # entries of each of its cells
-ENDS = 3  # times that a run writes its tables if others, ending at the same moment, replace the plan
 
 
 def open_plan(store: Store, plan: Plan) -> bool:
@@ -350,15 +345,11 @@ def close_plan(store: Store, plan: Plan, write_tables: Callable[[Path], None]) -
     """Write the tables, and the plan again if another run replaced it, so that both are of the same run."""
     if store.path is None:
         return
-    mine = json.loads(json.dumps(plan.record))
-    for _ in range(ENDS):
-        stored = read_plan(store)
-        if stored != mine:
-            _warn_of_dropped(store.path, stored or {"methods": {}}, mine)
-            store.write_record("plan", mine)
-        write_tables(store.path)
-        if read_plan(store) == mine:
-            return
+    stored = read_plan(store)
+    if stored != json.loads(json.dumps(plan.record)):
+        _warn_of_dropped(store.path, stored or {"methods": {}}, plan.record)
+        store.write_record("plan", plan.record)
+    write_tables(store.path)
 
 
 def read_plan(store: Store) -> dict | None:

@@ -7,6 +7,7 @@ from functools import wraps
 from html import escape
 from itertools import combinations
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,16 @@ def data_frame(columns: Callable) -> Callable:
 
     vars(method)["columns"] = columns
     return method
+
+
+class Forecast(NamedTuple):
+    """Positions of bags, their targets and predictions, and standard deviations and uncertainty or None."""
+
+    bags: Any
+    targets: Any
+    predictions: Any
+    std: np.ndarray | None
+    uncertainty: Uncertainty | None
 
 
 class Results:
@@ -138,35 +149,35 @@ class Results:
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return one value per repeat: the score of the predictions of all folds together."""
         of = get_metric(metric or self.metric)
-        return np.array([of(*self._forecast(method, repeat)[1:]) for repeat in self.repeats(method)])
+        return np.array([of(*self.forecast(method, repeat)[1:]) for repeat in self.repeats(method)])
 
     def repeats(self, method: str) -> list[int]:
         """Return the repeats with predictions of a method; raise an error if none are kept."""
-        predicted = self._kept(method)
+        predicted = self.predicted_repeats(method)
         if not predicted:
             raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
         return predicted
 
-    def _kept(self, method: str) -> list[int]:
+    def predicted_repeats(self, method: str) -> list[int]:
+        """Return the repeats with predictions of a method; none if many settings were scored, or every cell failed."""
         repeats = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
         return list(dict.fromkeys(repeats))
 
-    def _forecast(self, method: str, repeat: int) -> tuple:
-        """Return positions of bags, targets, predictions, std (or None) and uncertainty (or None) of a repeat."""
+    def forecast(self, method: str, repeat: int) -> Forecast:
+        """Return the predictions of a method in one repeat."""
         cells = [self.cell(method, split) for split in self.splits if split[0] == repeat]
         cells = [cell for cell in cells if cell and cell["predictions"]]
 
-        def joined(name: str, needed: bool = True) -> np.ndarray | None:
-            if not needed and any(cell.get(name) is None for cell in cells):
+        def joined(name: str) -> np.ndarray | None:
+            if any(cell.get(name) is None for cell in cells):
                 return None
             return np.concatenate([np.asarray(cell[name]) for cell in cells])
 
-        uncertainties = [cell.get("uncertainty") for cell in cells]
+        parts = [cell.get("uncertainty") for cell in cells]
         uncertainty = None
-        if all(lists is not None for lists in uncertainties):
-            keys = uncertainties[0]
-            uncertainty = Uncertainty.of_lists({key: sum((lists[key] for lists in uncertainties), []) for key in keys})
-        return joined("bags"), joined("targets"), joined("predictions"), joined("std", False), uncertainty
+        if all(part is not None for part in parts):
+            uncertainty = Uncertainty.of_lists({name: sum((part[name] for part in parts), []) for name in parts[0]})
+        return Forecast(*map(joined, ("bags", "targets", "predictions", "std")), uncertainty)
 
     def folds(self, method: str, repeat: int) -> Folds:
         """Return the folds of one repeat, as far as a method has results."""
@@ -311,7 +322,7 @@ class Results:
         name, labels = self._labels(labels)
         rows = []
         for method in self.methods:
-            repeats = [self._forecast(method, repeat) for repeat in self._kept(method)]
+            repeats = [self.forecast(method, repeat) for repeat in self.predicted_repeats(method)]
             for label in np.unique(labels).tolist():
                 scores = [_apart(*forecast, labels == label) for forecast in repeats]
                 scores = [score for score in scores if score is not None]
@@ -332,7 +343,7 @@ class Results:
             f"{method} has no scores by {name}: its predictions are not kept, as many settings were scored on the same "
             "folds (choose them with selection='nested'), or every cell failed."
             for method in self.methods
-            if not self._kept(method)
+            if not self.predicted_repeats(method)
         ]
         if (counts == 1).any():
             first = values[counts == 1][0]

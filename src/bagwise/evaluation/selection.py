@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -15,6 +18,7 @@ from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline
 
 from bagwise.bags import BagKFold, Bags
+from bagwise.held_out import hold_out
 from bagwise.metrics import Metric, best_of, get_metric
 from bagwise.regressors import EmbeddingRidge, RidgePath
 
@@ -67,30 +71,53 @@ def _one_per_bag(values, count: int, name: str) -> np.ndarray:
     return values
 
 
-def predict_settings(
-    estimator, settings: tuple[dict, ...], train: Bags, y: np.ndarray, test: Bags
-) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
-    """Yield predictions of the test bags (and standard deviations, if any) by each setting.
+@dataclass(frozen=True)
+class FittedSettings:
+    """An estimator fitted with each of several settings, which predicts by each of them.
 
-    The steps of a Pipeline before the first that any setting touches are fitted once: a grid over the head of
-    instance-kme trains its networks once, not once per setting. Settings that follow each other and differ in the
-    penalty of a ridge alone share one decomposition. The numbers are those of refitting the whole, to rounding.
+    Attributes
+    ----------
+    prefix : Pipeline or None
+        The fitted steps that all settings share.
+    models : tuple of (fitted model of the other steps, number of settings)
+        A model serves several settings that differ only in the penalty of a ridge.
     """
-    fixed = _fixed_steps(estimator, settings)
+
+    prefix: Pipeline | None
+    models: tuple[tuple[Any, int], ...]
+
+    def predict(self, bags) -> list[tuple[np.ndarray, np.ndarray | None]]:
+        """Return predictions of the bags, and their standard deviations if there are any, by each setting."""
+        bags, pairs = bags if self.prefix is None else self.prefix.transform(bags), []
+        for model, n_settings in self.models:
+            if n_settings == 1:
+                pairs.append(predict(model, bags))
+            else:
+                rows = model[:-1].transform(bags) if len(model) > 1 else bags
+                pairs += [(column, None) for column in model[-1].predict_path(rows).T]
+        return pairs
+
+
+def fit_settings(estimator, settings, bags: Bags, y: np.ndarray, sample_weight=None) -> FittedSettings:
+    """Fit copies of the estimator with each setting.
+
+    The steps of a Pipeline before the first that any setting changes are fitted once: a grid over the head of
+    instance-kme trains its networks once, not once per setting. Consecutive settings that differ only in the penalty
+    of a ridge share one decomposition. The numbers are those of refitting the whole, to rounding.
+    """
+    prefix, fixed = None, _fixed_steps(estimator, settings)
     if fixed:
         prefix, estimator = clone(estimator[:fixed]), estimator[fixed:]
-        train = prefix.fit_transform(train, y)
-        test = prefix.transform(test)
-    for run in _runs(estimator, settings):
-        if len(run) == 1:
-            yield predict(_set(estimator, run[0]).fit(train, y), test)
-        else:
-            yield from ((column, None) for column in _predict_path(estimator, run, train, y, test))
+        bags = prefix.fit_transform(bags, y)
+    path, models = _penalty_of(estimator), []
+    for run in _runs(path, settings):
+        several = {path: tuple(np.ravel(setting[path])[0] for setting in run)} if len(run) > 1 else {}
+        models.append((fit(estimator, run[0] | several, bags, y), len(run)))
+    return FittedSettings(prefix, tuple(models))
 
 
-def _runs(estimator, settings: tuple[dict, ...]) -> Iterator[list[dict]]:
-    """Yield the settings in order, in runs that differ in one penalty only; most runs have one setting."""
-    path = _penalty_of(estimator)
+def _runs(path: str | None, settings) -> Iterator[list[dict]]:
+    """Yield the settings in order, in runs that differ only in the penalty ``path``; most runs have one setting."""
 
     def same(numbered) -> tuple:
         number, setting = numbered
@@ -107,15 +134,6 @@ def _penalty_of(estimator) -> str | None:
     name, last = estimator.steps[-1] if _passes_on(estimator) else ("", None)
     whole = isinstance(last, EmbeddingRidge) and isinstance(last.head, RidgePath) and not last.grid
     return f"{name}__head__penalties" if whole else None
-
-
-def _predict_path(estimator, run: list[dict], train: Bags, y: np.ndarray, test: Bags) -> np.ndarray:
-    """Return a row of predictions per setting of a run."""
-    path = _penalty_of(estimator)
-    penalties = tuple(np.ravel(setting[path])[0] for setting in run)
-    model = _set(estimator, run[0] | {path: penalties}).fit(train, y)
-    rows = model[:-1].transform(test) if len(model) > 1 else test
-    return model[-1].predict_path(rows).T
 
 
 def _fixed_steps(estimator, settings) -> int:
@@ -160,12 +178,9 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
     """
     if len(settings) == 1:
         return settings[0]
-    judge, folds = get_metric(metric), []
-    for train, test in inner_splits(bags, random_state):
-        both = zip(*predict_settings(estimator, settings, bags[train], y[train], bags[test]), strict=True)
-        folds.append((y[test], *both))
-        if judge.needs_std and all(std is None for std in folds[-1][-1]):
-            break  # no setting will have a score, so there is no need to fit on
+    judge, splits = get_metric(metric), list(inner_splits(bags, random_state))
+    (held_out,) = hold_out([partial(fit_settings, estimator, settings)], bags, y, splits)
+    folds = [(y[test], *zip(*held.predictions, strict=True)) for held, (_, test) in zip(held_out, splits, strict=True)]
     best = best_of([_loss_inside(judge, folds, number) for number in range(len(settings))])
     if best is None:
         raise ValueError(_no_score(judge, len(settings)))

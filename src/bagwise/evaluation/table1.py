@@ -88,14 +88,6 @@ def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
     return bags, y[has_valid], note
 
 
-# Advice of `load` that does not apply where the file must be the published one, and what to do instead.
-_INSTEAD = {
-    "missing=": "fill them in, or take those rows out of the file",
-    "leave target out": "take such bags out of the file",
-    "variable=": "save the one with bag ids, features and targets alone",
-}
-
-
 @dataclass(frozen=True)
 class DataSet:
     """A data set of the table: its features, the factor its errors are printed by, and what to expect of its file."""
@@ -181,13 +173,17 @@ def read_file(
     data, path = DATA_SETS[name], Path(path)
     try:
         bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)
-        notes = _unlike(data, path, bags)
-        for applies, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
-            if applies:
-                bags, y, note = keep(bags, y)
-                notes.append(note)
     except (ValueError, TypeError) as error:
-        raise ValueError(_fitting(path, str(error))) from error
+        text = str(error)
+        fact, _, advice = text.partition("; ")
+        if "=" in advice or "leave target out" in advice:  # options of `load`, and the file must be the published one
+            text = f"{fact}; correct the file"
+        raise ValueError(text if path.name in text else f"{path.name}: {text}") from error
+    notes = _unlike(data, path, bags)
+    for applies, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
+        if applies:
+            bags, y, note = keep(bags, y)
+            notes.append(note)
     return bags, y, notes
 
 
@@ -197,14 +193,6 @@ def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]
         raise ValueError(f"there are {of_100.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
     note = f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
     return bags[of_100], y[of_100], note
-
-
-def _fitting(path: Path, text: str) -> str:
-    """Return an error text of `load` with the name of the file and advice for this command."""
-    fact, _, advice = text.partition("; ")
-    hints = [instead for option, instead in _INSTEAD.items() if option in advice]
-    text = f"{fact}; {hints[0]}" if hints else text
-    return text if path.name in text else f"{path.name}: {text}"
 
 
 def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:

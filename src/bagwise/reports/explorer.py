@@ -7,7 +7,7 @@ data of a run, read again, and its instances by a model fitted on all of it.
 from __future__ import annotations
 
 from collections import Counter
-from time import perf_counter
+from contextlib import suppress
 
 import numpy as np
 
@@ -162,35 +162,21 @@ def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") ->
         raise ValueError(f"{name} is not what it was when the run was made: the hash of its bags and targets differs")
 
 
-def recall_model(results, method: str, bags: Bags, y: np.ndarray):
-    """Fit a method of the run on all bags, with the setting that its folds chose most often."""
-    entry, _ = _recall_entry(results, method)
-    names = {describe_setting(setting): setting for setting in entry.settings}
-    ((usual, _),) = chosen_settings(results, method).most_common(1) or [("", 0)]
-    return fit(entry.make(_seed(results)), names.get(usual, entry.settings[0]), bags, y)
-
-
-def unfitted(results, method: str):
+def recall(results, method: str) -> Entry | None:
     """Make a method of the run again from its name; return None for one that is not in the catalogue."""
+    settings = results.record["methods"][method]["settings"]
     try:
-        return _recall_entry(results, method)[0].make(_seed(results))
+        entries = [as_entries(method, tune=tune)[0] for tune in (True, False)]
     except (ValueError, ImportError):
         return None
+    return next((entry for entry in entries if describe(entry.settings) == settings), entries[-1])
 
 
-def is_as_it_was(results, method: str) -> bool:
-    """Return whether the method of that name still has the parameters that it had in the run."""
-    return _recall_entry(results, method)[1]
-
-
-def _recall_entry(results, method: str) -> tuple[Entry, bool]:
-    """Return the entry, and whether it is the one of the run or has changed since."""
-    written = results.record["methods"][method]
-    for tune in (True, False):
-        (entry,) = as_entries(method, tune=tune)
-        if describe(entry.settings) == written["settings"]:
-            return entry, describe(entry.make(_seed(results))) == written["estimator"]
-    return entry, False
+def fit_recalled(results, entry: Entry, bags: Bags, y: np.ndarray):
+    """Fit a method of the run on all bags, with the setting that its folds chose most often."""
+    names = {describe_setting(setting): setting for setting in entry.settings}
+    ((usual, _),) = chosen_settings(results, entry.label).most_common(1) or [("", 0)]
+    return fit(entry.make(_seed(results)), names.get(usual, entry.settings[0]), bags, y)
 
 
 def _seed(results) -> int:
@@ -212,8 +198,7 @@ MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
 FEATURES_OF_A_BAG = 20
 FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features than so few instances
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
-MOST_SECONDS = 15.0  # for all of those bags, estimated from the first of them, about SOME_SECONDS
-SOME_SECONDS = 0.5
+MOST_ROWS_LEFT_OUT = 1_000_000  # that are predicted for all of those bags: seconds for most methods
 SHOWN = {*SINGULAR} - {"instance_std"}
 
 
@@ -259,8 +244,8 @@ def explain_bags(model, bags: Bags) -> dict:
     if len(explained) < len(bags):
         left_out = (
             f" Leaving out instances one by one takes time, so {len(explained):,} of {len(bags):,} bags are explained: "
-            f"those of at most {MOST_LEFT_OUT} instances and, from the largest error on, as many as {MOST_SECONDS:g} "
-            "seconds allow."
+            f"those of at most {MOST_LEFT_OUT} instances, from the largest error on, until {MOST_ROWS_LEFT_OUT:,} "
+            "instances have been predicted."
         )
     return {
         "kind": explanation.kind,
@@ -330,20 +315,9 @@ def _explained(model, bags: Bags):
     explained = np.flatnonzero(bags.sizes <= MOST_LEFT_OUT)
     if not len(explained):
         raise ValueError(f"every bag has more than {MOST_LEFT_OUT} instances, too many to leave each out in turn")
-    explained = explained[: _in_time(model, bags[explained])]
+    rows = np.cumsum(bags.sizes[explained] ** 2)  # a bag of L instances is predicted L times, with all but one
+    explained = explained[: max(1, int(np.searchsorted(rows, MOST_ROWS_LEFT_OUT, side="right")))]
     return explained, explain(model, bags[explained])
-
-
-def _in_time(model, bags: Bags) -> int:
-    """Return the number of first bags that can be explained in `MOST_SECONDS`, at least one."""
-    count, seconds = 0, 0.0
-    while seconds < SOME_SECONDS and count < len(bags):
-        count = min(max(1, 4 * count), len(bags))
-        start = perf_counter()
-        explain(model, bags[:count])
-        seconds = perf_counter() - start
-    work = np.cumsum(bags.sizes**2)  # a bag of L instances is predicted L times, with all but one
-    return max(1, int(np.searchsorted(work, work[count - 1] * MOST_SECONDS / seconds, side="right")))
 
 
 def _fits(sizes: np.ndarray, width: int) -> int:
@@ -416,35 +390,40 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
 
 
 def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
-    """Return the section of the explorer for some bags, a learned function, and the instance values if there are any.
+    """Return the section of the explorer for some bags, and those of the learned function and the instance values.
 
-    The learned function is that of the best method that has one.
+    They are of one model fitted on all bags: the best method of the run that can be made again from its name. The
+    learned function is that of the best method that has one.
     """
-    label = "the model given"
+    entries = [entry for row in results.ranked() if (entry := recall(results, row["method"])) is not None]
+
+    def fitted(entry: Entry):
+        seconds = next(row["seconds"] for row in results.ranked() if row["method"] == entry.label)
+        tell(f"Fitting {entry.label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
+        return fit_recalled(results, entry, bags, y)
+
+    label, changed = "the model given", ""
     if model is None:
-        names = [row["method"] for row in results.ranked()]
-        label = next((name for name in names if unfitted(results, name) is not None), None)
-        if label is None:
-            why_not = (
-                "no method of the run can be made again from its name; write_report(..., model=...) takes a fitted one"
-            )
-            return {"why_not": f"{why_not}."}, None, None
+        if not entries:
+            text = "no method of the run can be made again from its name"
+            return {"why_not": f"{text}; write_report(..., model=...) takes a fitted one."}, None, None
+        label, written = entries[0].label, results.record["methods"][entries[0].label]["estimator"]
+        if describe(entries[0].make(_seed(results))) != written:
+            changed = f" {label} has changed since the run was made: this is how it is now."
         try:
-            model = _fit(results, label, bags, y, tell)
+            model = fitted(entries[0])
         except Exception as error:  # whatever a method may raise: a report with one section less is better than none
             return {"why_not": f"{error}."}, None, None
-    function = _function(results, label, model, bags, y, tell)
-    aside = ", fitted on all bags, this one too"
-    section = instances_section(label, model, bags[positions], predicted="held out", aside=aside)
-    if "more" in section and label in results.methods and not is_as_it_was(results, label):
-        section["more"] += f" {label} has changed since the run was made: this is how it is now."
+    section = instances_section(
+        label, model, bags[positions], predicted="held out", aside=", fitted on all bags, this one too"
+    )
+    section["more"] = section.get("more", "") + changed
+    function = function_section(label, model, bags)
+    if not has_learned_function(model):
+        with_function = [entry for entry in entries if has_learned_function(entry.make(_seed(results)))]
+        with suppress(Exception):  # as above
+            function = function_section(with_function[0].label, fitted(with_function[0]), bags)
     return section, function, values_section(label, model, bags, y)
-
-
-def _fit(results, label: str, bags: Bags, y: np.ndarray, tell):
-    seconds = next(row["seconds"] for row in results.ranked() if row["method"] == label)
-    tell(f"Fitting {label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
-    return recall_model(results, label, bags, y)
 
 
 def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: str = "") -> dict:
@@ -455,20 +434,6 @@ def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: s
         return {"why_not": f"{label}: {error}."}
     text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
     return {"explorer": explorer | {"what": predicted}, "more": text}
-
-
-def _function(results, label: str, model, bags: Bags, y: np.ndarray, tell) -> dict | None:
-    """Return h of the model of the explorer, or else of the best method that has one."""
-    try:
-        if not has_learned_function(model):
-            names = (row["method"] for row in results.ranked())
-            label = next((name for name in names if has_learned_function(unfitted(results, name))), "")
-            if not label:
-                return None
-            model = _fit(results, label, bags, y, tell)
-    except Exception:
-        return None
-    return function_section(label, model, bags)
 
 
 def function_section(label: str, model, bags: Bags) -> dict | None:

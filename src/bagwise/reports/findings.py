@@ -72,47 +72,36 @@ def _range(values: np.ndarray) -> str:
 
 def held_out(results, method: str) -> HeldOut | None:
     """Return the held-out predictions of a method in the first repeat with most bags; None if none are kept."""
-    bag, target = results.own_names()
-    rows = results.rows("predictions", method)
-    if not rows:
+    forecasts = {repeat: results.forecast(method, repeat) for repeat in results.predicted_repeats(method)}
+    if not forecasts:
         return None
-    table = {name: np.array([row[name] for row in rows]) for name in rows[0] if name != bag}
-    repeats, counts = np.unique(table["repeat"], return_counts=True)
-    repeat = repeats[np.argmax(counts)]
-    here = table["repeat"] == repeat
-    std = table["std"][here].astype(float)  # None, where there is none, becomes NaN
-    cells = [results.cell(method, split) for split in results.splits if split[0] == repeat]
-    cells = [cell for cell in cells if cell and cell["predictions"]]
-    bag = np.concatenate([cell["bags"] for cell in cells])
-    uncertainties = [cell.get("uncertainty") for cell in cells]
-    bounds = np.concatenate([uncertainty["bounds"] for uncertainty in uncertainties]) if all(uncertainties) else None
+    repeat = max(forecasts, key=lambda repeat: len(forecasts[repeat].bags))
+    bag, target, prediction, std, uncertainty = forecasts[repeat]
+    folds = results.folds(method, repeat)
     return HeldOut(
         label=method,
-        bag=bag.astype(int),
-        size=table["size"][here],
-        target=table[target][here],
-        prediction=table["prediction"][here],
-        fold=table["fold"][here],
-        std=None if np.isnan(std).any() else std,
+        bag=bag,
+        size=np.array(results.record["data"]["sizes"])[bag],
+        target=target,
+        prediction=prediction,
+        fold=folds.test[bag],
+        std=std,
         repeat=int(repeat),
-        target_name=target,
-        bounds=bounds,
+        target_name=results.own_names()[1],
+        bounds=None if uncertainty is None else uncertainty.bounds,
         metric=error_of(results),
-        folds=results.folds(method, int(repeat)),
+        folds=folds,
     )
 
 
 def size_fifths(held: HeldOut) -> list[dict]:
     """Return the error of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
-    edges = np.unique(np.quantile(held.size, np.linspace(0, 1, 6), method="nearest"))
-    part = np.clip(np.searchsorted(edges, held.size, side="right") - 1, 0, max(len(edges) - 2, 0))
-    rows = []
-    for k in np.unique(part).tolist():
-        inside = held.size[part == k]
-        rows.append(
-            {"low": int(inside.min()), "high": int(inside.max()), "bags": len(inside), "error": held.error(part == k)}
-        )
-    return rows
+    part = fifths(held.size)
+    sizes = [held.size[part == k] for k in np.unique(part)]
+    return [
+        {"low": int(size.min()), "high": int(size.max()), "bags": len(size), "error": held.error(part == k)}
+        for k, size in enumerate(sizes)
+    ]
 
 
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
