@@ -187,17 +187,25 @@ def lightgbm(bags, y, new, split: int, seconds: int):
 def autogluon(preset: str, bags, y, new, split: int, seconds: int):
     """Fit AutoGluon on statistics, with a time limit; its inner folds follow the groups, as ours do."""
     import pandas as pd
-    from autogluon.tabular import TabularPredictor
 
     frame, frame_new = pd.DataFrame(statistics(bags)), pd.DataFrame(statistics(new))
     frame.columns = frame_new.columns = [f"x{k}" for k in frame.columns]
     frame, groups = frame.assign(y=y), {}
     if bags.groups is not None:
         frame, groups = frame.assign(group=bags.groups), {"groups": "group"}
-    limit = seconds if preset == "best_quality" else 30
+    ends = time.monotonic() + (seconds if preset == "best_quality" else 30)
+    try:
+        return fit_autogluon(frame, frame_new, ends, presets=preset, **groups)
+    except AssertionError:  # the trial of its stacking took so long that no model was fitted: without that trial
+        return fit_autogluon(frame, frame_new, ends, presets=preset, dynamic_stacking=False, **groups)
+
+
+def fit_autogluon(frame, frame_new, ends: float, *, groups=None, **options) -> np.ndarray:
+    from autogluon.tabular import TabularPredictor
+
     with tempfile.TemporaryDirectory() as folder:
-        predictor = TabularPredictor("y", problem_type="regression", path=folder, verbosity=0, **groups)
-        predictor.fit(frame, presets=preset, time_limit=limit, num_cpus=1, num_gpus=0)
+        predictor = TabularPredictor("y", problem_type="regression", path=folder, verbosity=0, groups=groups)
+        predictor.fit(frame, time_limit=max(ends - time.monotonic(), 30), num_cpus=1, num_gpus=0, **options)
         return predictor.predict(frame_new).to_numpy()
 
 
