@@ -1,8 +1,8 @@
-"""The bag mean of an explicit feature map: the kernel mean without pairs of instances.
+"""Bag means of feature maps, and similarities of bags to prototypes, in time linear in the number of instances.
 
-Maps are any transformer (`FeatureMean`), similarities to landmarks (`NystroemMean`) or random frequencies without their
-length (`PhaseMean`). `Similarity` is the mean or the maximum of similarities to prototypes: does any instance look like
-this one? Landmarks and prototypes are instances that stand for all of them (`pick_prototypes`).
+The map is any transformer (`FeatureMean`), similarities to landmarks (`NystroemMean`) or random frequencies
+(`PhaseMean`). `Similarity` is the maximum or mean similarity to each prototype. Landmarks and prototypes are instances
+that represent all instances (`pick_prototypes`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ ROWS_PER_CENTRE = 20  # maximum number of rows per centre that k-means uses
 def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_state: int = 0) -> np.ndarray:
     """Return at most ``n`` distinct rows ("random"), or the centres of ``n`` clusters ("k-means").
 
-    Rows are drawn by a hash of their content and the seed, so that neither the order of the bags nor that of their
-    instances changes what is picked; all distinct rows are taken when there are no more than ``n``.
+    Rows are drawn by a hash of their content and the seed, so the order of the bags and of their instances does not
+    matter. If there are at most ``n`` distinct rows, all are returned.
 
     Examples
     --------
@@ -67,16 +67,17 @@ class FeatureMean(Embedding):
     r"""Bag mean of a feature map of the instances, z_i = 1/L_i Σ_l φ(x_il).
 
     With random Fourier features, φ(x)·φ(x') ≈ k(x, x') and z_i·z_j ≈ 1/(L_i L_j) ΣΣ k(x_il, x_jm): the kernel mean in
-    linear time. Instances pass through the map in blocks, so memory does not grow with their number.
+    linear time. Features are computed in blocks of instances, so memory does not grow with their number.
 
     Parameters
     ----------
-    features : scikit-learn transformer of rows, default FourierFeatures(linear=False)
-        `FourierFeatures`, `NystroemFeatures`, PolynomialFeatures, ...
+    features : transformer of rows, default FourierFeatures(linear=False)
+        For example `FourierFeatures`, `NystroemFeatures` or scikit-learn's PolynomialFeatures.
 
     Attributes
     ----------
-    features_ : the fitted map
+    features_ : transformer
+        The fitted map.
 
     Examples
     --------
@@ -115,28 +116,32 @@ class NystroemMean(Embedding):
     r"""Kernel mean projected on m landmarks, for any positive definite kernel, in O(N m).
 
     With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) C^{-1/2}. The inner product z_i·z_j is that
-    of the embeddings projected onto the span of k(·, u), and *equals* the double sum of `KernelMean` when every
-    training instance is a landmark: small data are treated exactly, large data in linear time.
+    of the embeddings projected onto the span of k(·, u). It *equals* the double sum of `KernelMean` if every training
+    instance is a landmark: small data are treated exactly, large data in linear time.
 
     Parameters
     ----------
     kernel : Kernel, default Gaussian(1.0)
         Its bandwidth is a number or a rule, such as ``Gaussian(MedianDistance())``, fitted on the landmarks.
-    landmarks : int or "auto"
-        m, the largest number of landmarks; "auto" is 500, and fewer (but 100) from 200,000 instances on.
-    pick : {"random", "k-means"}
-        Training instances, drawn by a hash of their content; or centres of clusters of them, which cover the data
-        better and cost more.
-    units : {"spread", "label"}
-        As in `KernelMean`: whether instances are divided by the root of their total variance first.
-    random_state : int
+    landmarks : int or "auto", default "auto"
+        m, the largest number of landmarks. "auto" is 500, and less for more than 200,000 instances, but at least 100.
+    pick : {"random", "k-means"}, default "random"
+        Whether landmarks are training instances, drawn by a hash of their content, or centres of clusters of them,
+        which cover the data better and cost more.
+    units : {"spread", "label"}, default "spread"
+        Whether instances are first divided by the root of their total variance, as in `KernelMean`.
+    random_state : int, default 0
 
     Attributes
     ----------
-    landmarks_ : array (landmarks, features), in the units of the kernel
-    whitening_ : array (landmarks, columns), C^{-1/2}; eigenvalues lost to rounding are cut off
-    spread_ : what the instances are divided by
-    kernel_ : the kernel, its bandwidth a number
+    landmarks_ : array (landmarks, features)
+        In the units of the kernel.
+    whitening_ : array (landmarks, columns)
+        C^{-1/2}, without eigenvalues lost to rounding.
+    spread_ : float
+        Divisor of the instances.
+    kernel_ : Kernel
+        The kernel, with a number as bandwidth.
 
     Examples
     --------
@@ -168,8 +173,8 @@ class NystroemMean(Embedding):
         if not self._kernel.positive_definite:
             raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
-        count: Any = self._affordable(bags.n_instances) if self.landmarks == "auto" else self.landmarks
-        chosen = pick_prototypes(bags.instances, count, self.pick, random_state=self.random_state)
+        most: Any = int(np.clip(PAIRS // bags.n_instances, *LANDMARKS)) if self.landmarks == "auto" else self.landmarks
+        chosen = pick_prototypes(bags.instances, most, self.pick, random_state=self.random_state)
         self.landmarks_ = chosen / self.spread_
         self._fit_kernel()
         remember_columns(self, bags)
@@ -183,9 +188,8 @@ class NystroemMean(Embedding):
         """Fit a copy per setting, as `Embedding.fit_grid`; settings of the kernel share landmarks and distances."""
         settings = list(settings)
         unfitted = [clone(self).set_params(**setting) for setting in settings]
-        if any(
-            setting.keys() != {"kernel"} or not one._kernel.positive_definite
-            for setting, one in zip(settings, unfitted, strict=True)
+        if any(setting.keys() != {"kernel"} for setting in settings) or not all(
+            embedding._kernel.positive_definite for embedding in unfitted
         ):
             yield from super().fit_grid(bags, y, settings)
             return
@@ -194,10 +198,10 @@ class NystroemMean(Embedding):
         for other in unfitted[1:]:
             vars(other).update({name: value for name, value in vars(first).items() if name.endswith("_")})
             other._fit_kernel()
-        kernels = [one.kernel_ for one in unfitted]
+        kernels = [embedding.kernel_ for embedding in unfitted]
         means = means_of_features(lambda rows: kernel_matrices(kernels, first._in_units(rows), first.landmarks_), bags)
-        for setting, one, mean in zip(settings, unfitted, means, strict=True):
-            yield setting, one, mean @ one.whitening_
+        for setting, embedding, mean in zip(settings, unfitted, means, strict=True):
+            yield setting, embedding, mean @ embedding.whitening_
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
@@ -207,10 +211,6 @@ class NystroemMean(Embedding):
     @property
     def _kernel(self):
         return Gaussian() if self.kernel is None else self.kernel
-
-    @staticmethod
-    def _affordable(n_instances: int) -> int:
-        return int(np.clip(PAIRS // n_instances, *LANDMARKS))
 
     def _similarities(self, rows: np.ndarray) -> np.ndarray:
         return self.kernel_(self._in_units(rows), self.landmarks_)
@@ -226,16 +226,15 @@ def mean_of_features(features: Callable[[np.ndarray], np.ndarray], bags: Bags) -
 
 def means_of_features(features: Callable[[np.ndarray], Iterable[np.ndarray]], bags: Bags) -> list[np.ndarray]:
     """Compute `mean_of_features` for several maps at once: ``features`` returns the rows of each map."""
-    sums: dict[int, np.ndarray] = {}
+    sums: list[np.ndarray] = []
     share = None if bags.weights is None else bags.shares()[:, None]
-    for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
+    for rows, touched, offsets in row_blocks(bags.offsets, BLOCK_ROWS):
         for at, mapped in enumerate(features(bags.instances[rows])):
             values = np.asarray(mapped, dtype=np.float64)
-            total = sums.setdefault(at, np.zeros((0, 0)))
-            if not total.size:
-                total = sums[at] = np.zeros((len(bags), values.shape[1]))
-            total[touched] += segment_sum(values if share is None else values * share[rows], own)
-    return [total / bags.sizes[:, None] if share is None else total for total in sums.values()]
+            if rows.start == 0:
+                sums.append(np.zeros((len(bags), values.shape[1])))
+            sums[at][touched] += segment_sum(values if share is None else values * share[rows], offsets)
+    return [total / bags.sizes[:, None] if share is None else total for total in sums]
 
 
 class PhaseMean(Embedding):
@@ -245,24 +244,26 @@ class PhaseMean(Embedding):
 
         √(2/m) (c, s) / √(c² + s²).
 
-    Independent noise multiplies the characteristic function by its own, which is real for a symmetric distribution
-    and positive for the usual ones (Gaussian, Laplace, Cauchy): c and s are multiplied by the same number, and their
-    ratio stays. A bag of blurred instances thus looks like one of sharp instances, up to sampling error: that error
-    matters where the length √(c² + s²) is small, so frequencies should be low (bandwidths of 1 and above) and bags
-    large.
+    Independent noise multiplies the characteristic function of a bag by that of the noise, which is real for a
+    symmetric distribution and positive for the usual ones (Gaussian, Laplace, Cauchy). It multiplies c and s by the
+    same number and does not change their ratio, so a bag of noisy instances has the features of one without noise, up
+    to sampling error. That error matters where √(c² + s²) is small, so frequencies should be low (bandwidths of 1 and
+    above) and bags large.
 
     Parameters
     ----------
-    n_features : even int
-        m, two for each frequency.
-    bandwidth : float
-        Multiplies the median rule of `FourierFeatures`; frequencies are drawn from the spectrum of the kernel.
-    kernel : {"gaussian", "matern32", "matern52"}
-    random_state : int
+    n_features : int, default 500
+        m, even: two features per frequency.
+    bandwidth : float, default 1.0
+        Factor of the median rule of `FourierFeatures`.
+    kernel : {"gaussian", "matern32", "matern52"}, default "gaussian"
+        Kernel from whose spectrum frequencies are drawn.
+    random_state : int, default 0
 
     Attributes
     ----------
-    fourier_ : FourierFeatures, fitted on the instances
+    fourier_ : FourierFeatures
+        Fitted on the instances.
 
     Examples
     --------
@@ -332,25 +333,28 @@ class MinusDistance(Kernel):
 class Similarity(Embedding):
     r"""Similarity of each bag to P prototypes c_k by its nearest instance, s(c_k, bag) = max_l k(x_l, c_k).
 
-    A linear model on these columns reads "the target is high when some instance looks like c_k", which a mean cannot
-    say. The maximum over more instances is larger by chance, so large bags look more similar to everything;
+    A linear model on these columns can learn that the target is high if any instance is similar to c_k, which a model
+    on means cannot. The maximum over more instances is larger by chance, so large bags are more similar to everything;
     ``pool="mean"`` has no such effect.
 
     Parameters
     ----------
     kernel : Kernel, default Gaussian(0.5)
-        MILES has exp(-r²/σ²), which is Gaussian with bandwidth σ/√2; `MinusDistance` gives distances as they are.
-    prototypes : int
+        MILES has exp(-r²/σ²), which is Gaussian with bandwidth σ/√2; `MinusDistance` uses distances.
+    prototypes : int, default 500
         P, the largest number of prototypes.
-    pick : {"random", "k-means"}
-        Training instances, drawn by a hash of their content; or centres of clusters of them.
-    pool : {"max", "mean"}
-    random_state : int
+    pick : {"random", "k-means"}, default "random"
+        Whether prototypes are training instances, drawn by a hash of their content, or centres of clusters of them.
+    pool : {"max", "mean"}, default "max"
+        Whether the similarity of a bag is the maximum or the mean over its instances.
+    random_state : int, default 0
 
     Attributes
     ----------
-    prototypes_ : array (prototypes, features), in units of ``spread_``
-    spread_ : root of the total variance of the instances, by which they are divided before the kernel
+    prototypes_ : array (prototypes, features)
+        In units of ``spread_``.
+    spread_ : float
+        Root of the total variance of the instances, which divides them.
 
     Examples
     --------
@@ -364,8 +368,8 @@ class Similarity(Embedding):
 
     References
     ----------
-    Chen, Bi, Wang (2006), MILES: multiple-instance learning via embedded instance selection. El-Manzalawy's MILESReg in
-    Weka takes it to regression with smallest distances.
+    Chen, Bi, Wang (2006), MILES: multiple-instance learning via embedded instance selection. MILESReg of El-Manzalawy
+    (in Weka) is its regression, with smallest distances.
     """
 
     def __init__(self, kernel=None, *, prototypes: int = 500, pick="random", pool="max", random_state: int = 0):
@@ -394,8 +398,8 @@ class Similarity(Embedding):
         if self.pool == "mean":
             return mean_of_features(self._similarities, bags)
         nearest = np.full((len(bags), len(self.prototypes_)), -np.inf)
-        for rows, touched, own in row_blocks(bags.offsets, BLOCK_ROWS):
-            values = segment_max(self._similarities(bags.instances[rows]), own)
+        for rows, touched, offsets in row_blocks(bags.offsets, BLOCK_ROWS):
+            values = segment_max(self._similarities(bags.instances[rows]), offsets)
             np.maximum(nearest[touched], values, out=nearest[touched])
         return nearest
 

@@ -1,11 +1,10 @@
 """Kernel mean embeddings of bags; for scalars in linear time, by a Chebyshev series of the kernel.
 
-`mean_gram` sums the kernel between bags exactly over all pairs of instances, in blocks of bounded memory; on a GPU the
-sums over bags are made there too, and torch is imported only for that.
+`mean_gram` sums the kernel over all pairs of instances of two bags, in blocks of bounded memory, on the CPU or a GPU.
 
-A smooth kernel on an interval is a short series, k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b), exact to rounding: so the
-mean of k(·, x) over a bag is known by the bag's means of a few polynomials (`Interpolant`). A short series on an
-interval is the beginning of a longer one, so the means of the longest serve all kernels of a grid
+A smooth kernel on an interval is a short series, k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b), exact to rounding, so the
+mean of k(·, x) over a bag follows from the bag means of a few polynomials (`Interpolant`). A short series is the
+beginning of a longer one on the same interval, so the means of the longest serve all kernels of a grid
 (`KernelMean.fit_grid`).
 """
 
@@ -33,70 +32,72 @@ DEVICE_BLOCK = 8192  # rows per block on a GPU: 0.5 GB of kernel values in float
 WORTH = 1e9  # pairs of instances above which a GPU is used by default: about ten seconds of one core
 
 
-def mean_gram(kernel, left: Bags, right: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
-    r"""Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm); symmetric if ``right`` is omitted.
+def mean_gram(kernel, rows: Bags, columns: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
+    r"""Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), for bag i of ``rows`` and bag j of ``columns``.
 
     With instance weights, of either side, the means are weighted: Σ_l Σ_m w_il w_jm k(x_il, x_jm) / Σ_l w_il Σ_m w_jm.
 
-    ``device`` is "cpu", "cuda" or "auto" (a GPU, if there is one and the pairs are many); on a GPU the kernel is
-    evaluated in ``precision``, "float64" or "float32".
+    Parameters
+    ----------
+    kernel : Kernel
+    rows : Bags
+    columns : Bags, optional
+        By default ``rows``; the result is then symmetric.
+    device : {"cpu", "cuda", "auto"}, default "cpu"
+        "auto" takes a GPU if there is one and the pairs are many.
+    precision : {"float64", "float32"}, default "float64"
+        Precision of kernel values on a GPU; sums over blocks are in double precision.
+
+    Returns
+    -------
+    array (bags of ``rows``, bags of ``columns``)
     """
     one_of(precision, ("float64", "float32"), "precision")
-    pairs = float(left.n_instances) * (left if right is None else right).n_instances
-    place = settled(device, worth=pairs >= WORTH)
-    if place != "cpu":
+    symmetric, columns = columns is None, rows if columns is None else columns
+    place = settled(device, worth=float(rows.n_instances) * columns.n_instances >= WORTH)
+    shares = [None if bags.weights is None else bags.shares() for bags in (rows, columns)]
+    if place == "cpu":
+        size, (A, B), sum_over_bags = BLOCK, (rows.instances, columns.instances), segment_sum
+        sums = np.zeros((len(rows), len(columns)))
+    else:
         announce("kernel means", place)
-        return mean_gram_on(place, kernel, left, right, precision=precision)
-    symmetric = right is None
-    right = left if right is None else right
-    share, other_share = (None if bags.weights is None else bags.shares() for bags in (left, right))
-    sums = np.zeros((len(left), len(right)))
-    for rows, bags, own in row_blocks(left.offsets, BLOCK):
-        for other_rows, other_bags, other_own in row_blocks(right.offsets, BLOCK):
-            if symmetric and other_rows.start < rows.start:
+        size = DEVICE_BLOCK
+        A, B, shares, sum_over_bags, sums = _on_device(place, precision, kernel, rows, columns, shares)
+    for at, bags, offsets in row_blocks(rows.offsets, size):
+        for other_at, other_bags, other_offsets in row_blocks(columns.offsets, size):
+            if symmetric and other_at.start < at.start:
                 continue
-            values = kernel(left.instances[rows], right.instances[other_rows])
-            if share is not None:
-                values = values * share[rows, None]
-            if other_share is not None:
-                values = values * other_share[None, other_rows]
-            block = segment_sum(segment_sum(values, own).T, other_own).T
+            values = kernel(A[at], B[other_at])
+            if shares[0] is not None:
+                values = values * shares[0][at, None]
+            if shares[1] is not None:
+                values = values * shares[1][other_at]
+            block = sum_over_bags(sum_over_bags(values, offsets).T, other_offsets).T
             sums[bags, other_bags] += block
-            if symmetric and other_rows.start > rows.start:
+            if symmetric and other_at.start > at.start:
                 sums[other_bags, bags] += block.T
-    sums = sums if share is not None else sums / left.sizes[:, None]
-    return sums if other_share is not None else sums / right.sizes[None, :]
+    sums = np.asarray(sums if place == "cpu" else sums.cpu())  # type: ignore[attr-defined]
+    sums = sums if shares[0] is not None else sums / rows.sizes[:, None]
+    return sums if shares[1] is not None else sums / columns.sizes
 
 
-def mean_gram_on(device: str, kernel, left: Bags, right: Bags | None = None, *, precision="float64") -> np.ndarray:
-    """Compute `mean_gram` on a device, with kernel values in ``precision`` and sums over blocks in float64."""
+def _on_device(device: str, precision: str, kernel, rows: Bags, columns: Bags, shares: list) -> tuple:
+    """Return instances and shares on a device, a function that sums over bags there, and zeros for the sums."""
     with lock:
         import torch
 
-    def uploaded(values):
+    def upload(values):
         return torch.from_numpy(np.asarray(values, dtype=np.float64)).to(device=device, dtype=getattr(torch, precision))
 
-    def over_bags(values, offsets):  # along the first axis, in a fixed order
+    def sum_over_bags(values, offsets):  # along the first axis, in a fixed order
         lengths = torch.from_numpy(np.diff(offsets)).to(values.device)
-        return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
+        return torch.segment_reduce(values.contiguous(), "sum", lengths=lengths, axis=0, unsafe=True)
 
-    symmetric = right is None
-    right = left if right is None else right
     # Centred if the kernel depends on distances only, to limit the rounding of float32.
-    middle = left.instances.mean(axis=0, dtype=np.float64) if hasattr(kernel, "_of_squared_distance") else 0.0
-    A, B = (uploaded(np.asarray(bags.instances, dtype=np.float64) - middle) for bags in (left, right))
-    share, other_share = (uploaded(bags.shares()) for bags in (left, right))
-    sums = torch.zeros((len(left), len(right)), dtype=torch.float64, device=device)
-    for rows, bags, own in row_blocks(left.offsets, DEVICE_BLOCK):
-        for other_rows, other_bags, other_own in row_blocks(right.offsets, DEVICE_BLOCK):
-            if symmetric and other_rows.start < rows.start:
-                continue
-            values = kernel(A[rows], B[other_rows]).mul_(share[rows, None]).mul_(other_share[other_rows])
-            block = over_bags(over_bags(values, own).T.contiguous(), other_own).T.double()
-            sums[bags, other_bags] += block
-            if symmetric and other_rows.start > rows.start:
-                sums[other_bags, bags] += block.T
-    return sums.cpu().numpy()
+    middle = rows.instances.mean(axis=0, dtype=np.float64) if hasattr(kernel, "_of_squared_distance") else 0.0
+    A, B = (upload(np.asarray(bags.instances, dtype=np.float64) - middle) for bags in (rows, columns))
+    sums = torch.zeros((len(rows), len(columns)), dtype=torch.float64, device=device)
+    return A, B, [None if share is None else upload(share) for share in shares], sum_over_bags, sums
 
 
 def squared_norms(kernel, bags: Bags) -> np.ndarray:
@@ -109,7 +110,7 @@ PADDING = 0.1  # share of the range added on both sides, so that most new values
 CHECKED = 129  # number of points at which kernel and series are compared
 ROWS = 2048  # rows per block, so that the basis values stay in the cache
 ROUNDING = 64 * np.finfo(float).eps
-LEAST_TOLERANCE = 1e-6
+LARGEST_TOLERANCE = 1e-6
 
 
 class NarrowKernelError(ValueError):
@@ -119,48 +120,50 @@ class NarrowKernelError(ValueError):
 class KernelMean(Embedding):
     r"""Kernel mean embedding: the mean of k(·, x) over the instances x of a bag, as one row per bag.
 
-    Rows z_i are such that z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags
-    i and j, so that ridge regression on them is kernel ridge regression on the embeddings, and no Gram matrix is
-    formed. With instance weights the embedding is Σ_l w_l k(·, x_l) / Σ_l w_l; the spread is that of the instances,
-    each counting once.
+    Rows z_i satisfy z_i · z_j = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), the inner product of the embeddings of bags i and j,
+    so ridge regression on them is kernel ridge regression on the embeddings without a Gram matrix. With instance
+    weights the embedding is Σ_l w_l k(·, x_l) / Σ_l w_l; the spread of the instances is unweighted.
 
-    For scalars and a smooth kernel the rows are bag means of a short polynomial basis: exact to ``tolerance`` and
-    linear in the number of instances (fitted attributes say the length and the error reached). Values beyond the
-    padded range of training are evaluated by the kernel against the nodes, which is what the fitted function is
-    there; nothing is clipped or extrapolated. Otherwise (several features, a kernel with a kink or far narrower than
-    the range) the sums over pairs are made exactly, in blocks, and the rows are coordinates in the span of the
-    training bags.
+    For scalars and a smooth kernel the rows are bag means of a short polynomial basis, exact to ``tolerance`` and
+    linear in the number of instances. Values beyond the padded training range are evaluated by the kernel against the
+    nodes, which is the value of the fitted function there; nothing is clipped or extrapolated. Otherwise (several
+    features, a kernel with a kink or far narrower than the range) the sums over pairs are exact, computed in blocks,
+    and the rows are coordinates in the span of the training bags.
 
     Parameters
     ----------
     kernel : Kernel, default Gaussian(1.0)
         Its bandwidth is a number or a rule, such as ``Gaussian(MedianDistance())``, fitted on the training instances.
-    units : {"spread", "label"}
-        Whether the instances are divided by their spread (the root of their total variance over the training
-        instances) before the kernel sees them, so that a bandwidth of 1 is one standard deviation; or left in their
-        own units, as in the paper.
-    map : {"auto", "chebyshev", "exact"}
-    columns : {"features", "gram"}
-        Whether the rows are features, or similarities to the training bags (the only form an indefinite kernel has).
-    tolerance : float
+    units : {"spread", "label"}, default "spread"
+        "spread" divides the instances by the root of their total variance over the training instances, so that a
+        bandwidth of 1 is one standard deviation. "label" leaves them in their units, as in the paper.
+    map : {"auto", "chebyshev", "exact"}, default "auto"
+        Whether rows are computed from a series or from sums over pairs. "auto" uses a series where one is short enough.
+    columns : {"features", "gram"}, default "features"
+        Whether the rows are features, or similarities to the training bags, the only form for an indefinite kernel.
+    tolerance : float, default 1e-12
         Largest error of the series, relative to the kernel.
-    beyond : {"kernel", "clip"}
-        Whether a new value outside the range of training is what the kernel makes of it, or counts as the nearest end
-        of that range: what was learned there is then carried on unchanged.
+    beyond : {"kernel", "clip"}, default "kernel"
+        Whether new values outside the training range are passed to the kernel or clipped to that range.
     reach : float, optional
-        How far from the mean of the training values, in spreads, a value may lie; one beyond counts as that far, in
-        training too. A few outliers then do not stretch the range, and the series stays short.
-    device : {"cpu", "cuda", "auto"}
-        Where sums over pairs are made; "auto" takes a GPU if torch sees one and the pairs are many. Series need none.
-    precision : {"float64", "float32"}
-        Of kernel values on a GPU; sums over blocks are in double precision.
+        Values further than this many spreads from the mean of the training values are clipped, in training too, so that
+        a few outliers do not stretch the range and lengthen the series.
+    device : {"cpu", "cuda", "auto"}, default "cpu"
+        Where sums over pairs are computed; "auto" takes a GPU if torch sees one and the pairs are many. A series is
+        always computed on the CPU.
+    precision : {"float64", "float32"}, default "float64"
+        Precision of kernel values on a GPU; sums over blocks are in double precision.
 
     Attributes
     ----------
-    map_ : "chebyshev" or "exact", the one used
-    length_, error_ : number of nodes and the error reached (for "chebyshev")
-    spread_ : what the instances are divided by
-    kernel_ : the kernel, its bandwidth a number
+    map_ : {"chebyshev", "exact"}
+        The map that is used.
+    length_, error_ : int, float
+        Number of nodes of the series and its error.
+    spread_ : float
+        Divisor of the instances.
+    kernel_ : Kernel
+        The kernel, with a number as bandwidth.
 
     Examples
     --------
@@ -206,31 +209,30 @@ class KernelMean(Embedding):
         return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        scaled = self._look(check_bags(bags, fitting=self, allow_weights=True))
+        scaled = self._fit_interval(check_bags(bags, fitting=self, allow_weights=True))
         self._fit_kernel(scaled)
         return self._training_rows(scaled)
 
     def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
         """Fit a copy per setting, as `Embedding.fit_grid`, sharing polynomial means between kernels on one interval."""
         bags = check_bags(bags, allow_weights=True)
-        looked: dict[tuple, tuple[KernelMean, Bags]] = {}  # keyed by what determines the interval
-        grid = []
+        intervals: dict[tuple, tuple[KernelMean, Bags]] = {}  # keyed by the parameters that determine the interval
+        grid: list[tuple[tuple, dict, KernelMean]] = []
+        longest: dict[tuple, Interpolant] = {}
         for setting in settings:
             key = setting.get("units", self.units), setting.get("reach", self.reach)
-            if key not in looked:
+            if key not in intervals:
                 first = copy(self).set_params(units=key[0], reach=key[1])
-                looked[key] = first, first._look(bags)
-            one = copy(looked[key][0])
-            one.kernel = clone(self.kernel, safe=False)  # cloned, because a setting may change its bandwidth
-            one.set_params(**setting)._fit_kernel(looked[key][1])
-            grid.append((key, setting, one))
-        means = {}
-        for key, (_, scaled) in looked.items():
-            series = [one.interpolant_ for own, _, one in grid if own == key and one.map_ == "chebyshev"]
-            if series:
-                means[key] = max(series, key=lambda one: one.length).means(scaled)
-        for key, setting, one in grid:
-            yield setting, one, one._training_rows(looked[key][1], means.get(key))
+                intervals[key] = first, first._fit_interval(bags)
+            fitted = copy(intervals[key][0])
+            fitted.kernel = clone(self.kernel, safe=False)  # cloned, because a setting may change its bandwidth
+            fitted.set_params(**setting)._fit_kernel(intervals[key][1])
+            if fitted.map_ == "chebyshev" and (key not in longest or fitted.length_ > longest[key].length):
+                longest[key] = fitted.interpolant_
+            grid.append((key, setting, fitted))
+        means = {key: interpolant.means(intervals[key][1]) for key, interpolant in longest.items()}
+        for key, setting, fitted in grid:
+            yield setting, fitted, fitted._training_rows(intervals[key][1], means.get(key))
 
     def transform(self, bags) -> np.ndarray:
         scaled = self._new(bags)
@@ -274,7 +276,7 @@ class KernelMean(Embedding):
     def _kernel(self):
         return Gaussian() if self.kernel is None else self.kernel
 
-    def _look(self, bags: Bags) -> Bags:
+    def _fit_interval(self, bags: Bags) -> Bags:
         """Record columns, spread and range; return the scaled training bags."""
         remember_columns(self, bags)
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
@@ -301,21 +303,24 @@ class KernelMean(Embedding):
         return self.rows_of(means)  # the interval holds all training values
 
     def fit_range(self, bags, low: float, high: float, mean: float, spread: float) -> KernelMean:
-        """Fit on scalars from their range, mean and spread, where they are elsewhere; of the bags the columns count.
+        """Fit on scalars that are not in memory, from their range, mean and spread; ``bags`` only name the columns.
 
-        The rows of training bags are then ``polynomial_means(bags)``, as many as ``length_``, times ``to_features_``.
+        The rows of training bags are then ``rows_of(polynomial_means(bags))``.
         """
         self._check()
         if self.columns != "features" or hasattr(self._kernel, "bandwidth") and hasattr(self._kernel.bandwidth, "fit"):
-            raise ValueError("on a scan, KernelMean takes columns='features' and a kernel whose bandwidth is a number")
+            raise ValueError(
+                "KernelMean cannot be fitted on a scan with these parameters. Use columns='features' and a number as "
+                "bandwidth of the kernel."
+            )
         remember_columns(self, bags)
         self.spread_ = spread if self.units == "spread" else 1.0
-        self._set_range(*(np.array([one]) / self.spread_ for one in (low, high, mean, spread)))
+        self._set_range(*(np.array([value]) / self.spread_ for value in (low, high, mean, spread)))
         self.kernel_ = self._kernel
         if not self._try_series(1):
             raise NarrowKernelError(
-                f"{self.kernel_} is too narrow for predictions from {low:.4g} to {high:.4g}, their spread being "
-                f"{spread:.4g}; widen the bandwidth, or look for outliers"
+                f"{self.kernel_} is too narrow for predictions from {low:.4g} to {high:.4g} with spread {spread:.4g}. "
+                "Widen the bandwidth, or look for outliers."
             )
         return self
 
@@ -338,7 +343,7 @@ class KernelMean(Embedding):
             beyond=("kernel", "clip"),
         )
         if self.reach is not None and not self.reach > 0:
-            raise ValueError(f"reach must be above zero, or None, not {self.reach!r}")
+            raise ValueError(f"reach must be above zero or None, not {self.reach!r}")
         if self.columns == "features" and not self._kernel.positive_definite:
             raise ValueError(
                 f"{type(self._kernel).__name__} is not positive definite and has no feature map; use columns='gram'"
@@ -352,7 +357,7 @@ class KernelMean(Embedding):
     def _try_series(self, n_features: int) -> bool:
         possible = n_features == 1 and self.kernel_.smooth
         if self.map == "chebyshev" and not possible:
-            raise ValueError("map='chebyshev' is for one feature and a smooth kernel; use map='auto'")
+            raise ValueError("map='chebyshev' needs one feature and a smooth kernel; use map='auto'")
         if self.map == "exact" or not possible:
             return False
         (low,), (high,) = self.range_
@@ -360,8 +365,8 @@ class KernelMean(Embedding):
         if interpolant is None:
             if self.map == "chebyshev":
                 raise ValueError(
-                    f"the kernel is too narrow for the range of the values: the longest series has error {error:.1e}; "
-                    "widen the bandwidth or use map='auto'"
+                    f"the kernel is too narrow for the range of the values: the longest series has error {error:.1e}. "
+                    "Widen the bandwidth or use map='auto'."
                 )
             return False
         self.map_, self.interpolant_, self.length_, self.error_ = "chebyshev", interpolant, interpolant.length, error
@@ -434,11 +439,11 @@ class Interpolant:
         """Return the (weighted) mean of T_0 .. T_{r-1} per bag of scalars, (bags, r); values outside count as zeros."""
         values, share = bags.instances[:, 0], None if bags.weights is None else bags.shares()
         sums = np.zeros((len(bags), self.length))
-        for rows, touched, own in row_blocks(bags.offsets, ROWS):
+        for rows, touched, offsets in row_blocks(bags.offsets, ROWS):
             basis = self.polynomials(values[rows])
             if share is not None:
                 basis *= share[rows]
-            sums[touched] += segment_sum(basis.T, own)
+            sums[touched] += segment_sum(basis.T, offsets)
         return sums / bags.sizes[:, None] if share is None else sums
 
     def evaluate(self, series: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -473,10 +478,10 @@ class Interpolant:
 def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
     """Return the shortest series within the tolerance, relative to the largest value of the kernel, and its error.
 
-    None when even the longest does not: the kernel is too narrow for the range. Far from zero, values are known to
-    fewer digits than the tolerance asks for, and so is the kernel.
+    Return None if the longest series is not accurate enough: the kernel is too narrow for the range. Values far from
+    zero have fewer digits than the tolerance needs, so the tolerance is larger there.
     """
-    tolerance = max(tolerance, min(ROUNDING * max(abs(low), abs(high)), LEAST_TOLERANCE))
+    tolerance = max(tolerance, min(ROUNDING * max(abs(low), abs(high)), LARGEST_TOLERANCE))
     pad = PADDING * (high - low)
     if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
         pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)

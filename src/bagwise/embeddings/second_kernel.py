@@ -18,47 +18,47 @@ from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.kernels import Gaussian, Linear
 from bagwise.kernels.formulas import kernel_matrices
 
-
-def _of_embedding(setting: dict) -> dict:
-    return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
-
-
 SPREAD_BAGS = 200  # number of bags whose mean distance is the unit of "l1", to limit the number of pairs
 
 
 class SecondKernel(Embedding):
     r"""Gram matrix K_ij = κ(μ_i, μ_j) of a second kernel κ on the embeddings μ of the bags.
 
-    The rows of the first embedding have the distances of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
-    kernel of `bagwise.kernels` applied to them. (Of `NystroemMean` the rows are projections on the span of its
-    landmarks: what of a new bag lies outside the span, much of it where the first kernel is narrow and the columns are
-    many, is not part of the distance.) The columns are similarities to the training bags; above
-    ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that nothing grows with the square of the
-    number of bags. The attribute ``columns`` of the fitted embedding says which.
+    The distances of the rows of the first embedding are those of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
+    kernel of `bagwise.kernels`, applied to the rows. (The rows of `NystroemMean` are projections on the span of its
+    landmarks. The part of a new bag outside the span, which can be large for a narrow first kernel and many features,
+    is not part of the distance.) The columns are similarities to the training bags. With more than ``landmarks`` bags
+    they are features, k(z, landmark bags) C^{-1/2}, so nothing grows with the square of the number of bags.
 
-    Covariates of the bags, standardised, are further coordinates of the rows before κ sees them, all of them together
-    varying as much as the rows: κ may let them act together with the distribution of the bag, which a sum could not.
+    Covariates of the bags, standardised, are additional coordinates of the rows that together vary as much as the rows.
+    So κ can model interactions between the covariates and the distribution of a bag.
 
     Parameters
     ----------
-    embedding : Bags -> rows of features, default NystroemMean()
+    embedding : embedding with columns="features", default NystroemMean()
     kernel : Kernel, default Gaussian(1.0)
-    distance : {"l2", "l1"}
-        What κ takes for the squared distance: ‖z - z'‖², or ‖z - z'‖₁, the square of a distance in a Hilbert space as
-        well: on `SlicedQuantiles` a Gaussian κ is exp(-γ SW_1), and a kernel remains one.
-    units : {"spread", "label"}
-        Whether rows are centred and divided by their spread (the root of their total variance over the training bags;
-        half the mean distance for "l1"), so that a bandwidth of 1 is of the size of the distances; or left as they are.
-    landmarks : int
-        The largest number of bags of a full Gram matrix.
-    random_state : int
-        Draws the landmark bags, by a hash of their rows.
+    distance : {"l2", "l1"}, default "l2"
+        The squared distance in the formula of κ: ‖z - z'‖², or ‖z - z'‖₁, which is also the square of a distance in a
+        Hilbert space. On `SlicedQuantiles` with "l1", a Gaussian κ is exp(-γ SW_1).
+    units : {"spread", "label"}, default "spread"
+        "spread" centres the rows and divides them by the root of their total variance over the training bags (for "l1",
+        half the mean distance), so that a bandwidth of 1 is the scale of the distances. "label" leaves the rows as they
+        are.
+    landmarks : int, default 1000
+        The largest number of bags for a full Gram matrix.
+    random_state : int, default 0
+        Seed of the choice of landmark bags, by a hash of their rows.
 
     Attributes
     ----------
-    embedding_ : the first embedding, fitted
-    rows_ : rows of the training bags (or landmark bags), in the units of κ
-    mean_, spread_ : what was subtracted from the rows, and what they were divided by
+    columns : {"gram", "features"}
+        Whether the columns are similarities to the training bags, or features.
+    embedding_ : embedding
+        The first embedding, fitted.
+    rows_ : array (bags, columns of the first embedding)
+        Rows of the training bags (or landmark bags), in the units of κ.
+    mean_, spread_ : array, float
+        Centre and divisor of the rows.
 
     Examples
     --------
@@ -114,25 +114,29 @@ class SecondKernel(Embedding):
 
     def fit_grid(self, bags, y, settings):
         """Fit a copy per setting, as `Embedding.fit_grid`; adjacent settings with equal embeddings share its rows."""
+
+        def of_embedding(setting: dict) -> dict:
+            return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
+
         bags = check_bags(bags, allow_weights=True, apart=True)
-        runs = [(own, list(run)) for own, run in groupby(settings, _of_embedding)]
-        if any("embedding" in own for own, _ in runs):  # another embedding, not a setting of this one
+        runs = [(shared, list(run)) for shared, run in groupby(settings, of_embedding)]
+        if any("embedding" in shared for shared, _ in runs):  # another embedding, not a parameter of this one
             yield from super().fit_grid(bags, y, [setting for _, run in runs for setting in run])
             return
         first = clone(NystroemMean() if self.embedding is None else self.embedding)
-        fit_grid = getattr(first, "fit_grid", partial(Embedding.fit_grid, first))  # not all are Embeddings
-        own_settings = [{name.partition("__")[2]: value for name, value in own.items()} for own, _ in runs]
-        fitted = fit_grid(bags.without_covariates(), y, own_settings)
-        for (own, run), (_, embedding, rows) in zip(runs, fitted, strict=True):
-            if any(setting.keys() - own.keys() - {"kernel"} for setting in run):
+        fit_grid = getattr(first, "fit_grid", partial(Embedding.fit_grid, first))  # users' embeddings may have none
+        first_settings = [{name.partition("__")[2]: value for name, value in shared.items()} for shared, _ in runs]
+        fitted_first = fit_grid(bags.without_covariates(), y, first_settings)
+        for (shared, run), (_, embedding, rows) in zip(runs, fitted_first, strict=True):
+            if any(setting.keys() - shared.keys() - {"kernel"} for setting in run):
                 for setting in run:
                     second = clone(self).set_params(**setting)
                     yield setting, second, second.fit_rows(bags, embedding, rows)
             else:
-                second = clone(self).set_params(**own)
+                second = clone(self).set_params(**shared)
                 kernels = [setting.get("kernel", self.kernel) for setting in run]
-                each = second._fit_kernels(second._fit_units(bags, embedding, rows), kernels)
-                yield from ((setting, *one) for setting, one in zip(run, each, strict=True))
+                fits = second._fit_kernels(second._fit_units(bags, embedding, rows), kernels)
+                yield from ((setting, *fit) for setting, fit in zip(run, fits, strict=True))
 
     def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
         """Fit on the rows of a fitted first embedding and return the columns; of the bags only covariates are used."""
@@ -173,11 +177,8 @@ class SecondKernel(Embedding):
             # Rows are projections onto the span of the training bags; the residual norm is part of the distance.
             norms = self.embedding_.squared_norms(bags.without_covariates())
             beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
-        return self._columns_of(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
-
-    def columns_of(self, bags: Bags, rows: np.ndarray) -> np.ndarray:
-        """Transform bags whose rows in the first embedding are known, without pairs of instances."""
-        return self._columns_of(self._in_units(self._joined(rows, bags)))
+        similarities = self._similarities(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
+        return similarities if self.whitening_ is None else similarities @ self.whitening_
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
@@ -187,8 +188,8 @@ class SecondKernel(Embedding):
             return np.zeros(rows.shape[1]), 1.0
         mean = rows.mean(axis=0)
         if self.distance == "l1":
-            some = pick_prototypes(rows, SPREAD_BAGS, random_state=self.random_state)
-            spread = cdist(some, some, "cityblock").mean() / 2
+            sample = pick_prototypes(rows, SPREAD_BAGS, random_state=self.random_state)
+            spread = cdist(sample, sample, "cityblock").mean() / 2
         else:
             spread = np.sqrt(((rows - mean) ** 2).sum(axis=1).mean())
         return mean, float(spread) if np.isfinite(spread) and spread > 0 else 1.0
@@ -196,12 +197,8 @@ class SecondKernel(Embedding):
     def _in_units(self, rows: np.ndarray) -> np.ndarray:
         return (rows - self.mean_) / self.spread_
 
-    def _columns_of(self, rows: np.ndarray, beyond: np.ndarray | None = None) -> np.ndarray:
-        similarities = self._similarities(rows, beyond)
-        return similarities if self.whitening_ is None else similarities @ self.whitening_
-
-    def _similarities(self, rows: np.ndarray, beyond: np.ndarray | None = None) -> np.ndarray:
-        if self.distance == "l1" or beyond is None or not beyond.any():
+    def _similarities(self, rows: np.ndarray, beyond: np.ndarray) -> np.ndarray:
+        if self.distance == "l1" or not beyond.any():
             (similarities,) = self._each_kernel([self.kernel], rows)
             return similarities
         kernel = Gaussian() if self.kernel is None else self.kernel

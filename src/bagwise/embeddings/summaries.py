@@ -1,10 +1,7 @@
-"""The base class `Embedding`, and embeddings by summary statistics of a bag.
+"""The base class `Embedding`, covariates of bags as additional columns, and summary statistics of bags.
 
-`CovariatesBeside` puts the covariates of bags beside the rows of any embedding.
-
-`Pool` and `Statistics` hold moments, extremes and quantiles of every feature.
-`SlicedQuantiles` are quantiles as coordinates: the Euclidean distance of two rows is the sliced Wasserstein distance of
-the bags.
+`Pool` and `Statistics` compute moments, extremes and quantiles of each feature. `SlicedQuantiles` are quantiles as
+coordinates: the Euclidean distance of two rows is the sliced Wasserstein distance of the bags.
 """
 
 from __future__ import annotations
@@ -39,9 +36,9 @@ class Embedding(BaseEstimator):
     columns : {"features", "gram"}
         Whether the columns are features, or similarities to the training bags.
     is_mean : bool
-        Whether the row of a bag is the mean of the rows that its instances have alone.
+        Whether the row of a bag is the mean of the rows of its instances.
     reads_covariates : bool
-        Whether it takes the covariates of bags into its rows itself.
+        Whether the embedding includes the covariates of bags; otherwise they are joined to its rows.
     """
 
     columns: Any = "features"
@@ -65,17 +62,20 @@ class Embedding(BaseEstimator):
 
 @dataclass(frozen=True)
 class CovariatesBeside:
-    r"""Covariates c, standardised over the training bags and multiplied by a factor a, as additional columns.
+    r"""Covariates c of bags, standardised over the training bags and multiplied by a factor a, as additional columns.
 
-    Features get further columns, z ↦ [z, a c]; similarities to the training bags get the linear kernel of the
-    covariates added, K_ij + a² c_i·c_j, which is the same ridge. a is such that the covariates together vary as much as
-    the rows, a² Σ var(c) = Σ var(z), so that one penalty serves both.
+    Features get columns, z ↦ [z, a c]. Similarities to the training bags get the linear kernel of the covariates,
+    K_ij + a² c_i·c_j, which gives the same ridge regression. The factor a is such that the covariates together vary as
+    much as the rows, a² Σ var(c) = Σ var(z), so one penalty is suitable for both.
 
     Attributes
     ----------
-    mean, scale : of every covariate; the scale of a constant one is infinite, so that it stays out
-    factor : a
-    training : scaled covariates of the training bags, for a Gram matrix; else None
+    mean, scale : array (covariates,)
+        The scale of a constant covariate is infinite, so that it has no effect.
+    factor : float
+        The factor a.
+    training : array (bags, covariates) or None
+        Scaled covariates of the training bags, for a Gram matrix.
     """
 
     mean: np.ndarray
@@ -115,12 +115,13 @@ class Pool(Embedding):
 
     Parameters
     ----------
-    statistics : tuple of {"mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max",
-    "quantiles", "size"}
-        Variance and the moments above it are those of the instances themselves (divided by the size of the bag); the
-        skewness and kurtosis of a bag that does not vary are 0. "size" is log(1 + number of instances), one column.
-        Instance weights weigh means, moments and quantiles; instances of weight zero are no instances.
-    quantiles : tuple of probabilities, for "quantiles"
+    statistics : tuple of str, default ("mean",)
+        Of "mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles" and "size".
+        Moments are those of the instances (divided by the size of the bag); the skewness and kurtosis of a bag that
+        does not vary are 0. "size" is log(1 + number of instances), one column. Instance weights are used in means,
+        moments and quantiles, and instances of weight zero are ignored.
+    quantiles : tuple of float, default (0.1, 0.25, 0.5, 0.75, 0.9)
+        Probabilities for "quantiles".
 
     Examples
     --------
@@ -173,9 +174,9 @@ class Pool(Embedding):
             raise ValueError(f"statistics must be a tuple of {', '.join(POOLED)}; got {self.statistics!r}")
 
     def _rows(self, bags) -> np.ndarray:
-        return np.column_stack([self._one(name, bags) for name in self.statistics])
+        return np.column_stack([self._statistic(name, bags) for name in self.statistics])
 
-    def _one(self, name: str, bags) -> np.ndarray:
+    def _statistic(self, name: str, bags) -> np.ndarray:
         X, offsets, weights = bags.instances, bags.offsets, bags.weights
         if name == "size":
             return np.log1p(bags.sizes if weights is None else segment_sum((weights > 0).astype(np.int64), offsets))
@@ -212,30 +213,37 @@ STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
 
 
 class Statistics(Pool):
-    """Mean, deviation, quantiles, extremes and size of a bag, and its covariates, without constant columns.
+    """Statistics of each feature over the instances of a bag, and the covariates of the bag, without constant columns.
 
-    Sparse data (words in sentences) have a thousand columns whose quartiles are all zero: dropping them halves the
-    work of what follows and changes nothing. It stands first in a pipeline, so it also checks the targets, which
-    scikit-learn's regressors would refuse with errors about rows.
+    Sparse data, such as words in sentences, can have a thousand columns whose quartiles are all zero. Dropping columns
+    that are constant over the training bags halves the work of later steps and changes no result. As the first step of
+    a pipeline, it also checks the targets, because errors of scikit-learn's regressors would speak of rows.
 
-    A level of a category (``crop=wheat``, see `bagwise.load`) is 1 or 0, and its mean is its share in the bag: that is
-    all there is to say of it, so it has no quantiles and no extremes.
+    The mean of a level of a category (``crop=wheat``, see `bagwise.load`), which is 1 or 0, is its share in the bag.
+    Quantiles and extremes of levels are left out.
 
     Parameters
     ----------
-    statistics, quantiles : as in `Pool`
-    by : name of a category, or names, optional
-        For every level, the mean of every other feature over the instances of that level: the mean brightness of the
-        cells of each type. A bag without instances of the level has the mean of all its instances there.
-    missing : {"refuse", "keep"}
-        "keep" takes missing values (NaN): a statistic is that of the values a bag has, and NaN if it has none, for
-        heads that read NaN, as trees do.
+    statistics : tuple of str, default ("mean", "deviation", "quantiles", "min", "max", "size")
+        As in `Pool`.
+    quantiles : tuple of float, default (0.25, 0.5, 0.75)
+        Probabilities for "quantiles".
+    by : str or sequence of str, default ()
+        Categories. For each level, columns are added with the mean of each other feature over the instances of that
+        level, for example the mean brightness of the cells of each type. A bag without instances of the level gets the
+        mean over all of its instances.
+    missing : {"refuse", "keep"}, default "refuse"
+        "keep" accepts missing values (NaN): statistics are those of the observed values, and NaN for bags without
+        any. The next step must accept NaN, as boosted trees do.
 
     Attributes
     ----------
-    varies_ : mask over the columns: which are kept (the first, when none varies)
-    levels_ : mask over the features: which stand for a level of a category
-    by_ : for every level of ``by``, the position of its feature and the value above which an instance is of the level
+    varies_ : mask (columns,)
+        The columns that vary over the training bags, or the first if none does.
+    levels_ : mask (features,)
+        The features that are levels of a category.
+    by_ : list of (int, float)
+        For each level of ``by``, the index of its feature and the value above which an instance belongs to the level.
 
     Examples
     --------
@@ -285,32 +293,27 @@ class Statistics(Pool):
         self._check()
         remember_columns(self, bags)
         names = {name: j for j, name in enumerate(bags.feature_names or ())}
-        levels = [names[one] for some in (bags.categories or {}).values() for one in some if one in names]
+        categories = bags.categories or {}
+        levels = [names[level] for levels in categories.values() for level in levels if level in names]
         self.levels_ = np.isin(np.arange(bags.n_features), levels)
-        middle = self.feature_range_in_.mean(axis=0)
-        self.by_ = [(names[one], float(middle[names[one]])) for some in self._levels_by(bags) for one in some]
-
-    def _levels_by(self, bags) -> list[tuple[str, ...]]:
-        wanted = [self.by] if isinstance(self.by, str) else list(self.by)
-        known = bags.categories or {}
-        for name in wanted:
-            if name not in known or known[name][0] not in (bags.feature_names or ()):
-                there = ", ".join(map(repr, known)) or "none"
+        middle, self.by_ = self.feature_range_in_.mean(axis=0), []
+        for name in [self.by] if isinstance(self.by, str) else self.by:
+            if name not in categories or categories[name][0] not in names:
                 raise ValueError(
-                    f"by={name!r} is not a category of the instances (there is {there}); load the bags with "
-                    f"categories=[{name!r}]"
+                    f"by={name!r} is not a category of the instances. Categories are: "
+                    f"{', '.join(map(repr, categories)) or 'none'}. Load the bags with categories=[{name!r}]."
                 )
-        return [known[name] for name in wanted]
+            self.by_ += [(names[level], float(middle[names[level]])) for level in categories[name]]
 
     def keep_varying(self, rows: np.ndarray) -> np.ndarray:
         """Record which columns vary over the training bags, and return those columns of the rows."""
-        unknown = np.isnan(rows)
+        missing = np.isnan(rows)
         low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN is ignored
-        self.keep_columns((high > low) | (unknown.any(axis=0) & ~unknown.all(axis=0)))
+        self.keep_columns((high > low) | (missing.any(axis=0) & ~missing.all(axis=0)))
         return rows[:, self.varies_]
 
     def keep_columns(self, varies: np.ndarray) -> None:
-        """Note which columns vary over the training bags; the first is kept where none does."""
+        """Record which columns vary over the training bags, or the first if none does."""
         self.varies_ = varies
         self.varies_[0] |= not self.varies_.any()
 
@@ -337,26 +340,28 @@ class Statistics(Pool):
         plain = bags if not levels.any() else _columns(bags, ~levels)
         parts = []
         for name in self.statistics:
-            of = bags if name == "mean" else plain
-            if of.n_features or name == "size":
-                parts.append(self._one(name, of) if name == "size" or not of.has_missing else self._known(name, of))
+            subset = bags if name == "mean" else plain
+            if name == "size" or subset.n_features and not subset.has_missing:
+                parts.append(self._statistic(name, subset))
+            elif subset.n_features:
+                parts.append(self._observed_statistic(name, subset))
         if levels.any() and "mean" not in self.statistics:
-            parts.append(self._one("mean", _columns(bags, levels)))
+            parts.append(self._statistic("mean", _columns(bags, levels)))
         parts += [_mean_where(plain, bags.instances[:, j] > above) for j, above in self.by_]
         return np.column_stack(parts if bags.covariates is None else [*parts, bags.covariates])
 
-    def _known(self, name: str, bags) -> np.ndarray:
-        """Compute a statistic of the values that are not missing, per column; NaN for a bag without values."""
+    def _observed_statistic(self, name: str, bags) -> np.ndarray:
+        """Compute a statistic of the values that are not missing, per feature; NaN for a bag without values."""
         columns = []
         for j in range(bags.n_features):
-            known = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
-            counts = segment_sum(known.astype(np.int64), bags.offsets)
+            observed = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
+            counts = segment_sum(observed.astype(np.int64), bags.offsets)
             offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
             column = np.full((len(bags), len(self.quantiles) if name == "quantiles" else 1), np.nan)
             if len(offsets) > 1:
-                weights = None if bags.weights is None else bags.weights[known]
-                some = bags._with(instances=bags.instances[known, j : j + 1], offsets=offsets, weights=weights)
-                column[counts > 0] = self._one(name, some)
+                weights = None if bags.weights is None else bags.weights[observed]
+                values = bags._with(instances=bags.instances[observed, j : j + 1], offsets=offsets, weights=weights)
+                column[counts > 0] = self._statistic(name, values)
             columns.append(column)
         # ordered as for complete bags: all columns for the first quantile, then for the second
         return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
@@ -445,9 +450,9 @@ class SlicedQuantiles(Embedding):
         rows = np.empty((len(bags), n_directions, self.quantiles))
         step = max(1, BLOCK_VALUES // bags.n_instances)
         for start in range(0, n_directions, step):
-            some = slice(start, start + step)
-            projected = self.directions_[:, some].T @ bags.instances.T
-            rows[:, some] = step_quantiles(projected, bags, self.quantiles)
+            block = slice(start, start + step)
+            projected = self.directions_[:, block].T @ bags.instances.T
+            rows[:, block] = step_quantiles(projected, bags, self.quantiles)
         return rows.reshape(len(bags), -1) / np.sqrt(n_directions * self.quantiles)
 
 
@@ -460,16 +465,16 @@ def step_quantiles(values: np.ndarray, bags: Bags, n: int) -> np.ndarray:
     out = np.empty((len(bags), len(values), n))
     if bags.weights is not None:
         bag_of_row, share = bags.expand(np.arange(len(bags))), bags.shares()
-        wanted = np.tile((np.arange(n) + 0.5) / n - ROUNDING, (len(bags), 1))
+        probabilities = np.tile((np.arange(n) + 0.5) / n - ROUNDING, (len(bags), 1))
         for j, line in enumerate(values):
             order = np.lexsort((line, bag_of_row))
-            at = segment_search(segment_cumsum(share[order], bags.offsets), bags.offsets, wanted)
+            at = segment_search(segment_cumsum(share[order], bags.offsets), bags.offsets, probabilities)
             out[:, j] = line[order][np.minimum(at, bags.offsets[1:, None] - 1)]
         return out
     for size in np.unique(bags.sizes):
-        which = np.flatnonzero(bags.sizes == size)
-        ordered = np.sort(values[:, bags.offsets[which][:, None] + np.arange(size)], axis=-1)
+        same_size = np.flatnonzero(bags.sizes == size)
+        ordered = np.sort(values[:, bags.offsets[same_size][:, None] + np.arange(size)], axis=-1)
         # the smallest value with at least (k + 1/2)/n of the bag at or below it, in integer arithmetic
         at = -(-(2 * np.arange(n) + 1) * size // (2 * n)) - 1
-        out[which] = ordered[:, :, at].swapaxes(0, 1)
+        out[same_size] = ordered[:, :, at].swapaxes(0, 1)
     return out

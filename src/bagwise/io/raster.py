@@ -97,7 +97,7 @@ def _open(source, closing: ExitStack, what: str):
 
 
 def _read_band(dataset, index: int, window, dtype) -> np.ndarray:
-    """Return scale * stored + offset, with NaN where the mask, the alpha band or the no-data value says so.
+    """Return scale * stored + offset, with NaN where the mask, the alpha band or the no-data value marks it.
 
     GDAL's own mask is only one of the three: an internal mask hides the no-data value, that one hides alpha.
     """

@@ -403,7 +403,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
             X, sample_weight = X[sample_weight > 0], sample_weight[sample_weight > 0]
-        return self._fit(*_mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
+        return self._fit(*mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_moments(self, mean, scale, rows) -> _KernelFeatures:
         """Fit from the mean and scale of the columns and the rows of the `sampling`, where other rows are elsewhere."""
@@ -589,8 +589,8 @@ def sample_rows(X: np.ndarray, size: int, seed: int) -> np.ndarray:
     return np.unique(row_keys(X, seed), return_index=True)[1][:size]
 
 
-def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation per column, in two passes over blocks; the deviation of a constant is 1."""
+def mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None, *, constant: float = 1.0):
+    """Return mean and standard deviation per column, computed in blocks; ``constant`` for columns that do not vary."""
     blocks = [slice(start, start + BLOCK_ROWS) for start in range(0, len(X), BLOCK_ROWS)]
     origin = X[0].astype(np.float64)  # subtracted first, so that a constant column has no rounding
     if weight is None:
@@ -600,12 +600,13 @@ def _mean_and_scale(X: np.ndarray, weight: np.ndarray | None = None) -> tuple[np
         share = weight / weight.sum()
         mean = origin + sum(share[rows] @ (X[rows] - origin) for rows in blocks)
         variance = sum(share[rows] @ (X[rows] - mean) ** 2 for rows in blocks)
-    return mean, scale_of(np.sqrt(variance), np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0))))
+    largest = np.maximum(np.abs(X.min(axis=0)), np.abs(X.max(axis=0)))
+    return mean, scale_of(np.sqrt(variance), largest, constant)
 
 
-def scale_of(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
-    """Return the deviations of columns, with 1 for columns that vary by rounding only."""
-    return np.where(varies(deviation, largest), deviation, 1.0)
+def scale_of(deviation: np.ndarray, largest: np.ndarray, constant: float = 1.0) -> np.ndarray:
+    """Return the deviations of columns, or ``constant`` for columns that do not vary."""
+    return np.where(varies(deviation, largest), deviation, constant)
 
 
 def varies(deviation: np.ndarray, largest: np.ndarray) -> np.ndarray:
