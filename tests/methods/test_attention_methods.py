@@ -123,7 +123,7 @@ def test_a_bags_weights_do_not_know_its_target():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="use must be one of 'loss', 'embedding', 'both', not 'head'"):
+    with pytest.raises(ValueError, match="use must be 'loss', 'embedding' or 'both', not 'head'"):
         AttentionWeighted(use="head").fit(BAGS, Y)
     for powers in ((), (-1.0,)):
         with pytest.raises(ValueError, match="powers must hold at least one number, none below zero"):

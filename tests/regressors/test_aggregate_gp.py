@@ -177,7 +177,7 @@ def test_every_setting_of_counts_has_the_evidence_of_laplace(fitted):
 
 def test_features_made_again_and_a_setting_from_some_of_the_bags_change_nothing(monkeypatch, fitted):
     model, bags, y = fitted["poisson", "sum"]
-    monkeypatch.setattr(aggregate_gp, "HELD", 0)
+    monkeypatch.setattr(aggregate_gp, "CACHED", 0)
     monkeypatch.setattr(aggregate_gp, "BLOCK_ROWS", 7)
     again = small("poisson", "sum").fit(bags, y)
     assert_allclose(again.predict(bags), model.predict(bags), rtol=1e-9)

@@ -117,7 +117,7 @@ def test_the_scale_of_targets():
     y = np.array([1.0, 4.0, 7.0])
     target = TargetScale.of(1e-12 * y)
     np.testing.assert_allclose(target.standardised(1e-12 * y), (y - 4) / np.std(y))
-    mean, std = target.restored(np.array([1.0]), np.array([4.0]), True)
+    mean, std = target.restored(np.array([1.0]), np.array([4.0]))
     np.testing.assert_allclose([mean[0], std[0]], [1e-12 * (4 + np.std(y)), 2e-12 * np.std(y)])
     expected = -multivariate_normal.logpdf(2.0, 1.0, 0.25)
     np.testing.assert_allclose(negative_log_likelihood([2.0], [1.0], [0.5]), expected)

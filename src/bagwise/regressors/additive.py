@@ -5,21 +5,18 @@ from __future__ import annotations
 from numbers import Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 
-from bagwise.bags import Bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags
 from bagwise.bags.checks import check_options, within_range
 from bagwise.bags.segments import segment_sum
-from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Scale, checked_recipe
-from bagwise.regressors.attention.network import Data, Network, Split, train_members
+from bagwise.regressors.attention.network import Data, Network, Split, attend, train_members
 from bagwise.regressors.bayesian.aggregate_gp import ExposureMixin, exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
-from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.pipeline import BagRegressor
 
 
-class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
+class AdditiveRegressor(ExposureMixin, BagRegressor):
     r"""Neural network h whose values, averaged or summed over the instances, are the prediction of a bag.
 
     The prediction is ŷ_i = Σ_l s_il h(x_il), with s_il the share of instance l in bag i (1 / size, or by its weight).
@@ -28,9 +25,8 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
         λ (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - y_i)²  =  (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - ŷ_i)².
 
     With λ = 1 only the mean of the values has to be right: correct where the target is an aggregate, and hard to learn
-    from few bags. With λ = 0 each instance has its bag's target, as in `instance-mean`: many rows, but the values of
-    the instances are pulled towards the mean of their bag. The right-hand side shows that the loss of instances is
-    that of bags plus a penalty on the variance of the values within a bag; λ sets its strength.
+    from few bags. With λ = 0 each instance has its bag's target, as in `instance-mean`. The right-hand side is the loss
+    of bags plus a penalty on the variance of the values within a bag; λ sets its strength.
 
     A network is trained for each λ of ``blends`` and each fold of bags, without the fold, and stopped early by it. The
     λ with the smallest error on held-out bags is chosen, and its networks are averaged.
@@ -71,9 +67,8 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
         The λ chosen.
     errors_ : ndarray
         Mean squared error of held-out bags for each of ``blends``, relative to that of predicting the mean.
-    networks_ : NetworkEnsemble
-        A network per fold.
-    n_features_in_ : int
+    members_ : list
+        A network per fold: parameters, scale of the targets, error, epochs.
 
     Notes
     -----
@@ -130,65 +125,50 @@ class AdditiveRegressor(TargetLimits, ExposureMixin, FittedDisplay, RegressorMix
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> AdditiveRegressor:
-        self._check_choices()
+    def _fit(self, bags, y, weight) -> None:
+        self._check_options()
         recipe = checked_recipe(self)
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
-        weight = weights_or_ones(sample_weight, bags)
         if self.aggregate == "sum":
             total = exposures(bags)
             y, weight = y / total, weight * total
-            self._remember_exposures(bags, total)
-        self.remember_targets(y, weight)
+            self._remember_exposures(bags)
+            self.remember_targets(y, weight)
         fold = few_folds(bags, self.folds, recipe.seed)
-        seen = weight > 0
-        splits = [Split.of(seen, fold, r) for r in range(len(np.unique(fold[seen])))]
-        scale = Scale.of(bags.instances)
-        rows = (bags.instances - scale.centre) / scale.deviation
-        data = Data(rows, np.empty((len(bags), 0)), bags.shares(), bags.offsets)
-        network = Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
+        counted = weight > 0
+        splits = [Split.of(counted, fold, r) for r in range(len(np.unique(fold[counted])))]
+        self.scale_ = Scale.of(bags.instances)
+        self.network_ = Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
         blends = np.array(self.blends, dtype=np.float64)
-        members = train_members(network, data, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends)
+        data = self._data(bags)
+        members = train_members(self.network_, data, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends)
         self.errors_ = np.array([member.error for member in members]).reshape(len(blends), -1).mean(axis=1)
         best = int(np.argmin(self.errors_))
         self.blend_ = float(blends[best])
-        self.networks_ = _joined(members[best * len(splits) : (best + 1) * len(splits)], self.hidden, scale)
-        remember_columns(self, bags)
-        return self
+        self.members_ = members[best * len(splits) : (best + 1) * len(splits)]
 
     def predict(self, bags) -> np.ndarray:
-        bags = self._seen(bags)
+        bags = self._checked(bags)
         return segment_sum(self.contributions(bags), bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return h of each instance: its value in a mean, or the value per unit of weight in a sum."""
-        return self._values(self._seen(bags))
+        return self._values(self._checked(bags))
 
     def contributions(self, bags) -> np.ndarray:
         """Return the part of each instance in its bag's prediction: h times its share, or in a sum its weight."""
-        bags = self._seen(bags)
+        bags = self._checked(bags)
         scale = exposures(bags) if self.aggregate == "sum" else 1.0
         return self.limited_contributions(self._values(bags) * self._weights(bags), bags, scale)
 
     def _values(self, bags: Bags) -> np.ndarray:
-        return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
+        return attend(self.network_, self.members_, self._data(within_range(bags, self)))[1]
 
-    def _check_choices(self) -> None:
+    def _data(self, bags: Bags) -> Data:
+        rows = (bags.instances - self.scale_.centre) / self.scale_.deviation
+        return Data(rows, np.empty((len(bags), 0)), bags.shares(), bags.offsets)
+
+    def _check_options(self) -> None:
         check_options(self, aggregate=("mean", "sum"))
         blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
         if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
             raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")
-
-
-def _joined(members: list, hidden, scale: Scale) -> NetworkEnsemble:
-    """Return trained networks as an ensemble that predicts."""
-    sizes = (len(scale.centre), *hidden, 1)
-    plan = layout(sizes)
-    parameters = np.zeros((len(members), plan[-1, BIAS_AT] + 1), dtype=np.float32)
-    names = [*(f"read{i}" for i in range(len(hidden))), "head0"]
-    for flat, member in zip(parameters, members, strict=True):
-        for name, (weight, bias) in zip(names, layers(flat, plan), strict=True):
-            weight[:], bias[:] = (member.parameters[f"{name}.{part}"] for part in ("weight", "bias"))
-    x_scaling = (np.tile(part, (len(members), 1)) for part in (scale.centre, 1.0 / scale.deviation))
-    y_scaling = (np.array([getattr(member.target, part) for member in members]) for part in ("mean", "scale"))
-    return NetworkEnsemble(sizes, parameters, *x_scaling, *y_scaling)

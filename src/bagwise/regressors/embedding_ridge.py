@@ -1,82 +1,92 @@
-"""Ridge regression on an embedding that is chosen with the penalty; and a blend of several, of several learners.
+"""Ridge regression on an embedding that is chosen with the penalty, and a blend of several.
 
 `EmbeddingRidge` is the last stage of most methods, `PredictionBlend` that of instance-kme.
 """
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 from functools import partial
 from operator import attrgetter
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import nnls
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
-from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
+from bagwise.bags import Bags, bag_folds
 from bagwise.bags.checks import check_options
 from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags
+from bagwise.bags.validation import bags_of, name_bags, warn_user
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.metrics import absolute, get_metric
-from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
+from bagwise.regressors.pipeline import AdditiveMixin, BagRegressor
 from bagwise.regressors.ridge_path import RidgePath
-from bagwise.regressors.target_limits import SLACK, TargetLimits
+from bagwise.regressors.target_limits import SLACK
 
-BEYOND = 0.1  # of the range of training predictions: further out a prediction may be carried away
+FAR = 0.1  # of the range of training predictions: farther out, predictions of bags are unreliable
 
 
-class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator):
+class EmbeddingRidge(AdditiveMixin, BagRegressor):
     r"""Ridge regression on an embedding whose parameters, like the penalty, are chosen by leave-one-bag-out.
 
-    Every setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all
-    of them are compared (left out by group when the bags carry groups), and the best is kept. Nothing is refitted per
+    Each setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all
+    are compared (left out by group when the bags carry groups), and the best is kept. Nothing is refitted per
     fold, so a grid of 14 bandwidths x 16 penalties x 2 kernels is 28 small decompositions.
 
     When the embedding is a mean over instances (`KernelMean`, `Pool` of means) and the head is linear, the prediction
-    of a bag is the mean over its instances of one function h, and `contributions` gives h of every instance, divided
-    by the size of its bag: they add up to the prediction exactly.
+    of a bag is the mean over its instances of one function h, and `contributions` returns h of each instance, divided
+    by the size of its bag: they sum to the prediction exactly.
 
-    Covariates of the bags stand beside the embedding's rows, standardised and on a common scale, under the same
-    penalty (see `CovariatesBeside`); a `SecondKernel` reads them itself. Instance weights are the embedding's to
-    honour, or to refuse.
+    Covariates of the bags become columns next to the embedding's rows, standardised and on a common scale, under the
+    same penalty (see `CovariatesBeside`); a `SecondKernel` reads them itself.
 
     Parameters
     ----------
-    embedding : Bags -> array, default KernelMean()
-    head : RidgePath, default RidgePath()
-    grid : dict of parameter name of the embedding -> list of values, optional
-    offset : {"none", "mean", "median"}
+    embedding : embedding, default=KernelMean()
+        Transformer of bags to rows.
+    head : RidgePath or LassoPath, default=RidgePath()
+        Regressor on the rows.
+    grid : dict, optional
+        Lists of values for parameters of the embedding, among which the left-out error chooses.
+    offset : {"none", "mean", "median"}, default="none"
         What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
         for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
         is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
-    slack : float or None, default 0.5
+    slack : float or None, default=0.5
         How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
 
     Attributes
     ----------
-    embedding_, head_ : fitted, of the best setting
-    setting_ : dict, the setting chosen
-    error_ : its mean squared left-out error
-    residuals_ : the left-out residuals of the training bags
+    embedding_, head_ : fitted embedding and head
+        Those of the best setting.
+    setting_ : dict
+        The setting chosen.
+    error_ : float
+        Mean squared left-out error of that setting.
+    residuals_ : ndarray of shape (n_bags,)
+        Left-out residuals of the training bags.
     search_ : list of (setting, penalty, error)
+        The best penalty of each setting.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
     >>> from bagwise.kernels import Gaussian
+    >>> from bagwise.regressors import EmbeddingRidge
     >>> rng = np.random.default_rng(0)
     >>> bags = bw.from_arrays([rng.normal(scale=s, size=30) for s in np.linspace(1, 3, 40)])
     >>> model = EmbeddingRidge(grid={"kernel": [Gaussian(0.5), Gaussian(1.0)]}).fit(bags, np.linspace(1, 3, 40))
     >>> bool(model.score(bags, np.linspace(1, 3, 40)) > 0.8)
     True
     """
+
+    _reads: ClassVar = {"allow_weights": True, "apart": True}
 
     def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none", slack: float | None = SLACK):
         self.embedding = embedding
@@ -85,43 +95,30 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         self.offset = offset
         self.slack = slack
 
-    def fit(self, bags, y, sample_weight=None) -> EmbeddingRidge:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
-        embedding = self.embedding_for({})
-        fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
-        return self.fit_rows(bags, y, fit_grid(_for(embedding, bags), y, self.settings()), sample_weight)
-
-    def fit_rows(self, bags, y, embedded, sample_weight=None) -> EmbeddingRidge:
-        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`."""
+    def _fit(self, bags, y, weight) -> None:
         self.check_offset(bags.n_features)
-        weights = check_weights(sample_weight, bags)
-        self.remember_targets(y, weights)
-        groups, folds = bags.groups, getattr(self.fresh_head(), "folds", None)
+        embedding, groups, folds = self.embedding_for({}), bags.groups, getattr(self.fresh_head(), "folds", None)
         if groups is None and folds is not None:
             groups = bag_folds(bags, min(folds, len(bags)))  # by ids: rounding of the rows must not move bags
-        self.fit_embedded(embedded, y - self._offset(bags), weights, groups, bags.covariates)
-        remember_columns(self, bags)
-        return self
+        fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
+        embedded = fit_grid(_for(embedding, bags), y, self.settings())
+        self.fit_embedded(embedded, y - self._offset(bags), weight, groups, bags.covariates)
 
-    def fit_embedded(self, embedded, y, weights=None, groups=None, covariates=None) -> EmbeddingRidge:
-        """Fit when bags are known by their rows alone, arrays or `RowBlocks`; y is counted from the offset."""
-        with one_thread():
-            self.keep_best(
-                (setting, embedding, *self._head(embedding, rows, y, weights, groups, covariates))
-                for setting, embedding, rows in embedded
-            )
-        self.residuals_ = self.head_.residuals_
-        return self
+    def fit_embedded(self, embedded, y, weight=None, groups=None, covariates=None) -> EmbeddingRidge:
+        """Fit when bags are known by their rows alone.
 
-    def keep_best(self, fitted) -> EmbeddingRidge:
-        """Keep the best of (setting, embedding, covariates beside it or None, fitted head)."""
+        ``embedded`` yields (setting, fitted embedding, rows) for each of `settings`; rows are arrays or `RowBlocks`,
+        and y is relative to the offset.
+        """
         best, self.search_ = None, []
-        for setting, embedding, beside, head in fitted:
-            self.search_.append((setting, head.penalty_, head.error_))
-            if best is None or head.error_ < best[-1].error_:
-                best = setting, embedding, beside, head
+        with one_thread():
+            for setting, embedding, rows in embedded:
+                columns, head = self._fit_head(embedding, rows, y, weight, groups, covariates)
+                self.search_.append((setting, head.penalty_, head.error_))
+                if best is None or head.error_ < best[-1].error_:
+                    best = setting, embedding, columns, head
         self.setting_, self.embedding_, self.beside_, self.head_ = best
-        self.error_ = self.head_.error_
+        self.error_, self.residuals_ = self.head_.error_, self.head_.residuals_
         return self
 
     def fresh_head(self) -> RidgePath:
@@ -145,41 +142,36 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def check_offset(self, n_features: int) -> None:
-        """Refuse an offset of bags that are no instance predictions."""
+        """Refuse an offset for bags that are not instance predictions."""
         check_options(self, offset=("none", "mean", "median"))
         if self.offset != "none" and n_features != 1:
             raise ValueError(
                 f"offset={self.offset!r} is for instance predictions (one column), not {n_features} features"
             )
 
-    def _head(self, embedding, rows, y, weights, groups, covariates) -> tuple:
-        head, beside = self.fresh_head(), None
+    def _fit_head(self, embedding, rows, y, weight, groups, covariates) -> tuple:
+        head, columns = self.fresh_head(), None
         gram = getattr(embedding, "columns", "features") == "gram"
         if gram:
             head.kernel = "precomputed"  # not by set_params, which takes as long as a small fit
         if covariates is not None and not reads_covariates(embedding):
-            beside = CovariatesBeside.of(covariates, rows, gram)
-            rows = beside.join(rows, covariates)
+            columns = CovariatesBeside.of(covariates, rows, gram)
+            rows = columns.join(rows, covariates)
         if groups is None and isinstance(head, RidgePath):
-            groups = np.arange(len(y))  # each bag alone, also one whose row and target are those of another
-        return beside, head.fit(rows, y, sample_weight=weights, groups=groups)
+            groups = np.arange(len(y))  # each bag alone, even if its row and target equal those of another
+        return columns, head.fit(rows, y, sample_weight=weight, groups=groups)
 
-    def predict(self, bags) -> np.ndarray:
-        """Return one prediction per bag, within the limits that ``slack`` sets."""
-        return self.within_limits(self.unlimited(bags))
-
-    def unlimited(self, bags) -> np.ndarray:
-        """Return the predictions without limits, of which those of means are sums over instances."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+    def _predict(self, bags) -> np.ndarray:
         self._warn_of_extrapolation(bags)
         if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
-            seen = _for(self.embedding_, bags)
-            return self.embedding_.project(seen, self.head_.coef_) + self.head_.intercept_ + self._offset(bags)
-        return self.head_.predict(self._rows(bags)) + self._offset(bags)
+            values = self.embedding_.project(_for(self.embedding_, bags), self.head_.coef_) + self.head_.intercept_
+        else:
+            values = self.head_.predict(self._rows(bags))
+        return values + self._offset(bags)
 
     def predict_path(self, bags) -> np.ndarray:
         """Return predictions with each penalty of the head, (bags, penalties), all by the chosen embedding."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        bags = self._checked(bags)
         return self.within_limits(self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1)))
 
     def _rows(self, bags) -> np.ndarray:
@@ -195,20 +187,17 @@ class EmbeddingRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator
         With a small penalty the prediction of a bag may take any value there.
         """
         embedding = self.embedding_
-        prints = isinstance(embedding, KernelMean) and embedding.units == "label"
-        if not prints or embedding.beyond == "clip" or not hasattr(self, "feature_range_in_"):  # of an earlier version
+        if not isinstance(embedding, KernelMean) or embedding.units != "label" or embedding.beyond == "clip":
             return
         low, high = self.feature_range_in_[:, 0]
-        values, slack = bags.instances[:, 0], BEYOND * (high - low)
+        values, slack = bags.instances[:, 0], FAR * (high - low)
         far = (values < low - slack) | (values > high + slack)
         if far.any():
-            warnings.warn(
+            warn_user(
                 f"{name_bags(bags.ids, bags_of(far, bags.offsets))} instance predictions of up to "
                 f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, where training had {low:.6g} to "
                 f"{high:.6g}: with a small penalty the prediction of the bag may be far off; use "
-                "KernelMean(beyond='clip')",
-                UserWarning,
-                stacklevel=3,
+                "KernelMean(beyond='clip')"
             )
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
@@ -235,16 +224,23 @@ def blend_weights(
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
     of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v points where w does, and w = v / Σ v exactly. Absolute errors are squared errors whose weight is
+    grows with a: so v is parallel to w, and w = v / Σ v exactly. Absolute errors are squared errors whose weight is
     one over the absolute residual: a few rounds of the same, each with the weights of the round before.
 
     Parameters
     ----------
-    Z : array (bags, members), held-out predictions
-    y : the targets
-    sample_weight : one weight per bag, optional
-    metric : str
+    Z : ndarray of shape (n_bags, n_members)
+        Held-out predictions.
+    y : ndarray of shape (n_bags,)
+        Targets.
+    sample_weight : ndarray of shape (n_bags,), optional
+        Weight of each bag.
+    metric : str, default="rmse"
         Name of a metric, whose ``bag_loss`` is minimised.
+
+    Returns
+    -------
+    ndarray of shape (n_members,)
 
     Examples
     --------
@@ -269,8 +265,8 @@ def least_squares(errors: np.ndarray) -> np.ndarray:
     errors = np.linalg.qr(errors, mode="r") if len(errors) > errors.shape[1] else errors
     scale = np.sqrt((errors**2).sum(axis=0).min()) or 1.0
     rows = np.vstack([errors / scale, np.ones(errors.shape[1])])
-    found = nnls(rows, np.append(np.zeros(len(errors)), 1.0))[0]
-    return found / found.sum()
+    weights = nnls(rows, np.append(np.zeros(len(errors)), 1.0))[0]
+    return weights / weights.sum()
 
 
 def least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
@@ -278,17 +274,17 @@ def least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
     The weights are those of the best round, which need not be the last.
     """
-    found = np.ones(errors.shape[1]) / errors.shape[1]
-    best, least = found, np.inf
+    weights = np.ones(errors.shape[1]) / errors.shape[1]
+    best, least = weights, np.inf
     smallest = 1e-6 * np.abs(errors).mean() or 1.0
     for _ in range(ROUNDS):
-        residual = np.abs(errors @ found)
+        residual = np.abs(errors @ weights)
         loss = float(np.average(residual, weights=weight))
         if loss < least * (1 - 1e-9):
-            best, least = found, loss
+            best, least = weights, loss
         elif loss > least * (1 + 1e-9):
             break
-        found = least_squares(errors * np.sqrt(weight / np.maximum(residual, smallest))[:, None])
+        weights = least_squares(errors * np.sqrt(weight / np.maximum(residual, smallest))[:, None])
     return best
 
 
@@ -297,34 +293,41 @@ def root_weights(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
-class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
-    r"""Read the instance predictions of several learners in several ways, and blend what they say.
+class PredictionBlend(BagRegressor, _BaseComposition):
+    r"""Regress on the instance predictions of several learners in several ways, and blend the results.
 
-    A bag comes with a column of instance predictions for each learner. A reading is a ridge on an embedding of one
+    A bag has a column of instance predictions for each learner. A reading is a ridge on an embedding of one
     column: on its kernel mean, as a correction to the mean or to the median of the column, or on its quantiles. Every
     reading of every column has exact left-out predictions of the training bags, Z, and the blend is
 
         ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1.
 
-    Predictions of new instances beyond the range of training count as its nearer end. A reading that cannot be fitted,
-    or not left out, is passed over with a warning.
+    Predictions of new instances are clipped to the range of training. A reading that cannot be fitted is left out with
+    a warning.
 
     Parameters
     ----------
-    readings : list of (name, unfitted EmbeddingRidge)
-        Each is fitted to every column by itself.
-    random_state : int
+    readings : list of (name, EmbeddingRidge)
+        Each is fitted to each column alone.
+    random_state : int, default=0
         Seed of the folds that estimate the error: the blend of each fold has the weights of the other folds.
 
     Attributes
     ----------
-    weights_ : dict "learner:reading" -> weight, those above zero
-    readings_ : dict "learner:reading" -> the fitted reading
-    error_ : mean squared left-out error of the blend
-    residuals_ : left-out residuals of the training bags
-    additive_ : whether the prediction is an exact sum over instances
-    additive_share_ : the weight of the readings that are such sums
-    learner_weights_ : the weight of every learner, over its readings
+    weights_ : dict of str to float
+        Weights above zero, by "learner:reading".
+    readings_ : dict of str to EmbeddingRidge
+        Fitted readings with a weight above zero, by "learner:reading".
+    error_ : float
+        Mean squared left-out error of the blend.
+    residuals_ : ndarray of shape (n_bags,)
+        Left-out residuals of the training bags.
+    additive_ : bool
+        Whether the prediction is an exact sum over instances.
+    additive_share_ : float
+        Total weight of the readings that are such sums.
+    learner_weights_ : ndarray of shape (n_learners,)
+        Total weight of the readings of each learner.
 
     Examples
     --------
@@ -343,6 +346,8 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
     regressions.
     """
 
+    _reads: ClassVar = {"allow_weights": True, "apart": True}
+
     def __init__(self, readings, *, random_state: int = 0):
         self.readings = readings
         self.random_state = random_state
@@ -354,41 +359,35 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
     def set_params(self, **params) -> PredictionBlend:
         return self._set_params("readings", **params)
 
-    def fit(self, bags, y, sample_weight=None) -> PredictionBlend:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True, apart=True)
-        weight = check_weights(sample_weight, bags)
-        self.remember_targets(y, weight)
+    def _fit(self, bags, y, weight) -> None:
         self.learners_ = list(bags.feature_names or map(str, range(bags.n_features)))
         self.range_ = bags.instances.min(axis=0), bags.instances.max(axis=0)
         fold = bag_folds(bags, "auto", random_state=self.random_state)
-        self.keep_readings(self._fitted(bags, y, sample_weight), y, weight, fold)
-        remember_columns(self, bags)
-        return self
+        self.keep_readings(self._fit_readings(bags, y, weight), y, weight, fold)
 
     def keep_readings(self, fitted: dict, y, weight, fold: np.ndarray) -> None:
         """Blend fitted readings, by "learner:reading"; ``fold`` is the fold of each bag in the error estimate."""
-        known = [key for key, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
-        Z = np.column_stack([y - fitted[key].residuals_ for key in known])
+        names = [name for name, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
+        Z = np.column_stack([y - fitted[name].residuals_ for name in names])
         is_finite = np.isfinite(Z).all()
-        weights = blend_weights(Z, y, weight) if is_finite else np.full(len(known), 1 / len(known))
-        self.weights_ = {key: float(w) for key, w in zip(known, weights, strict=True) if w > 0}
-        self.readings_ = {key: fitted[key] for key in self.weights_}
+        weights = blend_weights(Z, y, weight) if is_finite else np.full(len(names), 1 / len(names))
+        self.weights_ = {name: float(w) for name, w in zip(names, weights, strict=True) if w > 0}
+        self.readings_ = {name: fitted[name] for name in self.weights_}
         self.residuals_ = y - (self._left_out(Z, y, weight, fold) if is_finite else Z @ weights)
         self.error_ = float(np.average(self.residuals_**2, weights=weight))
 
-    def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self.within_limits(self._blended("unlimited", bags, np.zeros(len(bags))))
+    def _predict(self, bags) -> np.ndarray:
+        return self._blended("unlimited", bags)
 
     @property
     def additive_share_(self) -> float:
-        return sum(w for key, w in self.weights_.items() if self.readings_[key].additive_)
+        return sum(w for name, w in self.weights_.items() if self.readings_[name].additive_)
 
     @property
     def learner_weights_(self) -> np.ndarray:
         totals = dict.fromkeys(self.learners_, 0.0)
-        for key, weight in self.weights_.items():
-            totals[_learner(key)] += weight
+        for name, weight in self.weights_.items():
+            totals[_learner(name)] += weight
         return np.array(list(totals.values()))
 
     @property
@@ -398,32 +397,29 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
     @available_if(attrgetter("additive_"))
     def predict_instances(self, bags) -> np.ndarray:
         """Return the prediction for each instance as a bag of its own."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
-        return self._blended("predict_instances", bags, np.zeros(bags.n_instances))
+        return self._blended("predict_instances", self._checked(bags))
 
     @available_if(attrgetter("additive_"))
     def contributions(self, bags) -> np.ndarray:
         """Return the contribution of each instance to its bag's prediction: its share times its own prediction."""
-        bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
+        bags = self._checked(bags)
         return self.limited_contributions(self.predict_instances(bags) * bags.shares(), bags)
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Return the mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
 
-    def _fitted(self, bags: Bags, y, sample_weight) -> dict:
+    def _fit_readings(self, bags: Bags, y, weight) -> dict:
         """Fit each reading on each column, and return those that can be fitted, by "learner:reading"."""
         fitted, failed = {}, None
         for j, learner in enumerate(self.learners_):
             column = self._column(bags, j)
             for name, reading in self.readings:
                 try:
-                    fitted[f"{learner}:{name}"] = clone(reading).fit(column, y, sample_weight)
+                    fitted[f"{learner}:{name}"] = clone(reading).fit(column, y, weight)
                 except (ValueError, np.linalg.LinAlgError) as error:
                     failed = error
-                    warnings.warn(
-                        f"the reading {name!r} of {learner!r} is left out: {error}", UserWarning, stacklevel=3
-                    )
+                    warn_user(f"the reading {name!r} of {learner!r} is left out: {error}")
         if not fitted:
             raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
         return fitted
@@ -432,21 +428,23 @@ class PredictionBlend(TargetLimits, RegressorMixin, _BaseComposition):
         low, high = (end[j] for end in self.range_)
         return bags.replace(np.clip(bags.instances[:, [j]], low, high))
 
-    def _blended(self, what: str, bags: Bags, total: np.ndarray) -> np.ndarray:
+    def _blended(self, method: str, bags: Bags) -> np.ndarray:
+        """Return the weighted sum of what a method of the readings returns."""
         columns = {learner: self._column(bags, j) for j, learner in enumerate(self.learners_)}
-        for key, model in self.readings_.items():
-            total += self.weights_[key] * getattr(model, what)(columns[_learner(key)])
-        return total
+        return sum(
+            self.weights_[name] * getattr(reading, method)(columns[_learner(name)])
+            for name, reading in self.readings_.items()
+        )
 
     @staticmethod
     def _left_out(Z, y, weight, fold) -> np.ndarray:
         """Return the blend of each bag by weights of the other folds."""
-        out = np.empty(len(y))
+        blend = np.empty(len(y))
         for k in range(fold.max() + 1):
-            seen = fold != k
-            out[~seen] = Z[~seen] @ blend_weights(*some_of(seen, Z, y, weight))
-        return out
+            train = fold != k
+            blend[~train] = Z[~train] @ blend_weights(*some_of(train, Z, y, weight))
+        return blend
 
 
-def _learner(key: str) -> str:
-    return key.rpartition(":")[0]
+def _learner(name: str) -> str:
+    return name.rpartition(":")[0]

@@ -8,53 +8,57 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.special import log_softmax
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
-from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns, weights_or_ones
+from bagwise.bags import Bags
 from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
+from bagwise.regressors.iterative_weights import best_of_bag
+from bagwise.regressors.pipeline import BagRegressor
 from bagwise.regressors.ridge_path import RidgePath
-from bagwise.regressors.target_limits import TargetLimits
 
 
-class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
+class ClusterRegressor(BagRegressor):
     r"""Regression on the exemplars of the cluster that predicts best.
 
     The instances of all bags are clustered without their targets. With r_c(x) the relevance of an instance to cluster
-    c, a bag has one exemplar per cluster, z_ic = Σ_l R_cl x_il, R_cl = r_c(x_il) / Σ_m r_c(x_im), and every cluster
-    its own ridge regression on its exemplars. The cluster whose regression has the smallest left-out error predicts
-    new bags.
+    c, a bag has one exemplar per cluster, z_ic = Σ_l R_cl x_il, R_cl = r_c(x_il) / Σ_m r_c(x_im), and each cluster
+    its own ridge regression on its exemplars. The cluster with the smallest error predicts new bags.
 
     Parameters
     ----------
-    clusters : int
-        Fewer are made when there are fewer instances.
-    relevance : {"nearest", "members", "mixture"}
+    clusters : int, default=5
+        Number of clusters; at most the number of distinct instances.
+    relevance : {"nearest", "members", "mixture"}, default="nearest"
         Weight 1 for the instance of the bag nearest to the centre of the cluster; equal weights for the bag's members
-        of the cluster (all instances if there is none); the posterior P(c | x) of a Gaussian mixture with diagonal
+        of the cluster (all instances if there is none); or the posterior P(c | x) of a Gaussian mixture with diagonal
         covariances.
-    choice : {"validation", "training"}
-        Whether the cluster is chosen by leave-one-bag-out error (our choice: by group when bags carry groups) or by
-        the training error, as the published implementation does.
-    random_state : int
+    choice : {"validation", "training"}, default="validation"
+        Choose the cluster by leave-one-bag-out error (by group when bags carry groups), or by the training error, as
+        the published implementation does.
+    random_state : int, default=0
+        Seed of the clustering.
 
     Attributes
     ----------
-    cluster_ : int, the one that predicts
-    errors_ : mean squared error of every cluster's regression
-    heads_ : their fitted regressions
+    cluster_ : int
+        The cluster that predicts.
+    errors_ : ndarray of shape (n_clusters,)
+        Mean squared error of the regression of each cluster.
+    heads_ : list of RidgePath
+        The regression of each cluster.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
+    >>> from bagwise.regressors import ClusterRegressor
     >>> rng = np.random.default_rng(0)
     >>> y = rng.normal(size=40)
-    >>> key = [np.array([[v, 5.0]]) for v in y]                       # one instance near (., 5) tells
+    >>> key = [np.array([[v, 5.0]]) for v in y]  # one instance near (., 5) has the target
     >>> bags = bw.from_arrays([np.vstack([k, rng.normal(size=(6, 2))]) for k in key])
     >>> ClusterRegressor(4).fit(bags, y).score(bags, y) > 0.95
     True
@@ -70,11 +74,8 @@ class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         self.choice = choice
         self.random_state = random_state
 
-    def fit(self, bags, y, sample_weight=None) -> ClusterRegressor:
+    def _fit(self, bags, y, weight) -> None:
         check_options(self, relevance=("nearest", "members", "mixture"), choice=("validation", "training"))
-        bags, y = check_fit(bags, y, fitting=self)
-        weights = check_weights(sample_weight, bags)
-        self.remember_targets(y, weights)
         distinct = len(np.unique(bags.instances, axis=0)) if bags.n_instances <= 1000 else bags.n_instances
         n_clusters = min(self.clusters, distinct)
         with one_thread():
@@ -85,39 +86,32 @@ class ClusterRegressor(TargetLimits, RegressorMixin, BaseEstimator):
                 self.centres_ = mixture.means_
             else:
                 self.centres_ = k_means_centres(X, n_clusters, np.random.RandomState(seed), starts=4)
-            exemplars = self._exemplars(bags)
-            self.heads_ = [RidgePath().fit(rows, y, sample_weight=weights, groups=bags.groups) for rows in exemplars]
+            exemplars = [self._exemplars(bags, cluster) for cluster in range(n_clusters)]
+            self.heads_ = [RidgePath().fit(rows, y, sample_weight=weight, groups=bags.groups) for rows in exemplars]
         if self.choice == "validation":
             self.errors_ = np.array([head.error_ for head in self.heads_])
         else:
             fits = zip(self.heads_, exemplars, strict=True)
-            self.errors_ = np.array([np.average((y - head.predict(rows)) ** 2, weights=weights) for head, rows in fits])
+            self.errors_ = np.array([np.average((y - head.predict(rows)) ** 2, weights=weight) for head, rows in fits])
         self.cluster_ = int(np.argmin(self.errors_))
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
-        return self.within_limits(self.heads_[self.cluster_].predict(self._exemplars(bags, [self.cluster_])[0]))
+    def _predict(self, bags) -> np.ndarray:
+        return self.heads_[self.cluster_].predict(self._exemplars(bags, self.cluster_))
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weight of each instance in the exemplar of its bag; the weights of a bag sum to one."""
-        bags = check_bags(bags, fitted=self)
-        return self._relevance(bags, self.cluster_)
+        return self._relevance(self._checked(bags), self.cluster_)
 
-    def _exemplars(self, bags: Bags, clusters=None) -> list[np.ndarray]:
-        chosen = range(len(self.centres_)) if clusters is None else clusters
-        return [segment_sum(self._relevance(bags, c)[:, None] * bags.instances, bags.offsets) for c in chosen]
+    def _exemplars(self, bags: Bags, cluster: int) -> np.ndarray:
+        return segment_sum(self._relevance(bags, cluster)[:, None] * bags.instances, bags.offsets)
 
     def _relevance(self, bags: Bags, cluster: int) -> np.ndarray:
         if self.relevance == "mixture":
             # log P(c | x), normalised inside the bag: no underflow, so never 0 / 0.
             return segment_softmax(_log_posterior(self.mixture_, bags.instances)[:, cluster], bags.offsets)
         if self.relevance == "nearest":
-            near = -squared_distances(bags.instances, self.centres_[[cluster]])[:, 0]
-            marked = (near == bags.expand(segment_max(near, bags.offsets))).astype(np.float64)
-        else:
-            marked = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
+            return best_of_bag(bags, -squared_distances(bags.instances, self.centres_[[cluster]])[:, 0])
+        marked = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
         total = segment_sum(marked, bags.offsets)
         empty = bags.expand(total == 0)
         return np.where(empty, 1.0, marked) / bags.expand(np.where(total == 0, bags.sizes, total))
@@ -133,10 +127,10 @@ def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
     return log_softmax(log_joint, axis=1)
 
 
-SELECTOR_PENALTY = 1e-2  # a row, on standardised features
+SELECTOR_PENALTY = 1e-2  # per row, on standardised features
 
 
-class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
+class SalienceRegressor(BagRegressor):
     r"""Ridge regression w on weighted means of the instances, alternating with their weights ψ.
 
     .. math::
@@ -144,34 +138,38 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         \min_{w, \psi_i \in \Delta} \sum_i (y_i - w^T X_i^T \psi_i)^2 + \epsilon_1 s^2 \sum_i \|\psi_i\|^2 +
         \epsilon_2 \|w\|^2
 
-    Given w the weights of a bag solve a small quadratic programme on the simplex, whose solution has the form
-    ψ_l = max(0, τ - h_l g) with h the instance predictions: it is found by sorting, exactly. Given ψ the regression
-    is ridge on the exemplars X_iᵀψ_i. Both steps lower the same objective, so it falls to a stop.
+    Given w, the weights of a bag solve a small quadratic programme on the simplex, exactly (see `simplex_weights`).
+    Given ψ, the regression is ridge on the exemplars X_iᵀψ_i. Both steps lower the same objective, so it converges.
 
     Parameters
     ----------
-    smoothness : float
-        ε₁: 0 puts all weight where the target is met, large values make the weights equal. In units of the variance
-        s² of the targets (our choice, so that it does not depend on their scale). Wagstaff and Lane's regulariser is
-        not known to us; the squared norm is the one that makes this step a quadratic programme.
-    penalty : float
+    smoothness : float, default=1.0
+        ε₁, in units of the variance s² of the targets: 0 puts all weight where the target is met, large values make
+        the weights equal. The source does not state its regulariser; the squared norm makes this step a quadratic
+        programme.
+    penalty : float, default=1e-3
         ε₂, times the number of bags, on standardised features.
-    new_bags : {"learned", "uniform"}
-        Weights of bags whose target is unknown: a ridge regression of the learned weights (relative to equal ones) on
-        the instances, as Pappas and Popescu-Belis add; or equal weights.
-    rounds : int
-    tolerance : float
-        Stop when the objective falls by less, relatively.
+    new_bags : {"learned", "uniform"}, default="learned"
+        Weights in new bags: a ridge regression of the learned weights (relative to equal ones) on the instances, as
+        Pappas and Popescu-Belis add; or equal weights.
+    rounds : int, default=50
+        Maximum number of rounds.
+    tolerance : float, default=1e-6
+        Stop when the objective falls by a smaller share of its value.
 
     Attributes
     ----------
-    weights_ : ψ of the training instances
-    objective_ : its value after every round
-    coef_, intercept_ : the regression
+    weights_ : ndarray of shape (n_instances,)
+        ψ of the training instances.
+    objective_ : ndarray
+        The objective after each round.
+    coef_, intercept_ : ndarray, float
+        The regression.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
+    >>> from bagwise.regressors import SalienceRegressor
     >>> bags, y = bw.datasets.make_gaussian(40, instances=8)
     >>> model = SalienceRegressor().fit(bags, y)
     >>> bool(np.all(np.diff(model.objective_) <= 1e-9))
@@ -199,40 +197,34 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         self.rounds = rounds
         self.tolerance = tolerance
 
-    def fit(self, bags, y, sample_weight=None) -> SalienceRegressor:
+    def _fit(self, bags, y, weight) -> None:
         check_options(self, new_bags=("learned", "uniform"))
         whole_number(self.rounds, "rounds")
         if self.smoothness < 0:
             raise ValueError(f"smoothness must not be negative, not {self.smoothness!r}")
-        bags, y = check_fit(bags, y, fitting=self)
-        importance = weights_or_ones(sample_weight, bags)
-        self.remember_targets(y, importance)
-        centre = np.average(y, weights=importance)
-        scale = np.sqrt(np.average((y - centre) ** 2, weights=importance)) or 1.0
+        centre = np.average(y, weights=weight)
+        scale = np.sqrt(np.average((y - centre) ** 2, weights=weight)) or 1.0
         self.selector_ = None
         with one_thread():
-            head = self._alternate(bags, (y - centre) / scale, importance)
+            head = self._alternate(bags, (y - centre) / scale, weight)
             if self.new_bags == "learned" and bags.n_instances > len(bags):
-                relative, rows = self.weights_ * bags.expand(bags.sizes), bags.expand(importance)
-                self.selector_ = Ridge(alpha=SELECTOR_PENALTY * rows.sum()).fit(bags.instances, relative, rows)
+                relative, row_weight = self.weights_ * bags.expand(bags.sizes), bags.expand(weight)
+                selector = Ridge(alpha=SELECTOR_PENALTY * row_weight.sum())
+                self.selector_ = selector.fit(bags.instances, relative, row_weight)
         self.coef_, self.intercept_ = scale * head.coef_, float(centre + scale * head.intercept_)
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self)
-        values = self.instance_weights(bags) * self.predict_instances(bags)
-        return self.within_limits(segment_sum(values, bags.offsets))
+    def _predict(self, bags) -> np.ndarray:
+        return segment_sum(self.instance_weights(bags) * self.predict_instances(bags), bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return the prediction of each instance by the regression."""
-        bags = check_bags(bags, fitted=self)
-        return np.einsum("ij,j->i", bags.instances.astype(np.float64), self.coef_) + self.intercept_
+        instances = self._checked(bags).instances.astype(np.float64)
+        return np.einsum("ij,j->i", instances, self.coef_) + self.intercept_
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weights of the instances of new bags; the weights of a bag sum to one."""
-        bags = check_bags(bags, fitted=self)
-        share = 1.0 / bags.expand(bags.sizes)
+        bags = self._checked(bags)
+        share = bags.shares()
         if self.selector_ is None:
             return share
         scores = np.einsum("ij,j->i", bags.instances, self.selector_.coef_) + self.selector_.intercept_
@@ -241,18 +233,18 @@ class SalienceRegressor(TargetLimits, RegressorMixin, BaseEstimator):
         # Equal weights where the selector gives no instance of the bag a positive weight.
         return np.where(bags.expand(total <= 0), share, relative / bags.expand(np.where(total <= 0, 1.0, total)))
 
-    def _alternate(self, bags: Bags, z: np.ndarray, importance: np.ndarray) -> RidgePath:
-        psi = 1.0 / bags.expand(bags.sizes)
+    def _alternate(self, bags: Bags, z: np.ndarray, weight: np.ndarray) -> RidgePath:
+        psi = bags.shares()
         path, previous = [], np.inf
         for _ in range(self.rounds):
             exemplars = segment_sum(psi[:, None] * bags.instances, bags.offsets)
-            head = RidgePath((self.penalty,)).fit(exemplars, z, sample_weight=importance)
+            head = RidgePath((self.penalty,)).fit(exemplars, z, sample_weight=weight)
             values = np.einsum("ij,j->i", bags.instances.astype(np.float64), head.coef_) + head.intercept_
             psi = simplex_weights(values, z, bags.offsets, self.smoothness)
             fitted = segment_sum(psi * values, bags.offsets)
             rough = segment_sum(psi**2, bags.offsets)
-            loss = np.sum(importance * ((z - fitted) ** 2 + self.smoothness * rough))
-            loss += self.penalty * np.count_nonzero(importance) * head.coef_ @ head.coef_
+            loss = np.sum(weight * ((z - fitted) ** 2 + self.smoothness * rough))
+            loss += self.penalty * np.count_nonzero(weight) * head.coef_ @ head.coef_
             path.append(float(loss))
             if previous - loss <= self.tolerance * abs(loss):
                 break
@@ -290,7 +282,7 @@ def project_simplex(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Return the nearest point of the simplex for each bag: max(0, v - τ), with τ by one sort of all bags."""
     sizes = np.diff(offsets)
     bag = np.repeat(np.arange(len(sizes)), sizes)
-    # What lies more than one below the largest gets no weight; cut off, it cannot spoil the sums.
+    # Values more than one below the largest get no weight; clipping them keeps the sums accurate.
     shifted = np.maximum(values - np.repeat(segment_max(values, offsets), sizes), -1.5)
     order = np.lexsort((-shifted, bag))
     ordered = shifted[order]

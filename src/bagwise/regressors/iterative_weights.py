@@ -1,9 +1,7 @@
-"""`Reweighting`: fit an instance regressor, weight the instances by its predictions, fit again (prime, pruning, em).
+"""Reweighting: fit an instance regressor, weight the instances by its predictions, and fit again (prime, pruning, em).
 
-A weighting (`Primary`, `Pruning`, `Mixture`) yields the first weights (`starts`) and computes new weights from
-predictions (`step`). Weights sum to one in each bag, and a lower objective is better. `Task` holds the training data
-with standardised targets. A `Gate` gives each instance a score; a softmax over the bag turns scores into the
-probabilities of being the primary instance.
+A weighting (`Primary`, `Pruning`, `Mixture`) yields initial weights (`starts`) and computes new weights from
+predictions (`step`). Weights sum to one in each bag, and a lower objective is better.
 """
 
 from __future__ import annotations
@@ -12,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 
-from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags
 from bagwise.bags.checks import check_options
 from bagwise.bags.segments import (
     segment_max,
@@ -29,7 +27,7 @@ from bagwise.bags.segments import (
 )
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.pipeline import BagRegressor
 
 
 def _row_by_row(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -46,23 +44,23 @@ class Gate(BaseEstimator):
         minimise  - Σ_i a_i Σ_l γ_il log π_il  +  penalty/2 ‖θ‖²
 
     g has no intercept: a constant cancels in the softmax. A network can be high in the middle of the features and
-    low all around, and so separate outlying instances from the rest; a linear g cannot.
+    low all around, and so separate outlying instances from the others; a linear g cannot.
 
     Parameters
     ----------
-    hidden : int
+    hidden : int, default=0
         Number of tanh units; 0 for a linear score.
-    penalty : float
-        On the squared weights, per bag.
-    iterations : int
+    penalty : float, default=0.01
+        Penalty of the squared weights, per bag.
+    iterations : int, default=20
         Steps of L-BFGS per fit; a fit that starts from the last one needs few.
-    random_state : int
-        For the first weights of the network. A linear gate starts from equal chances.
+    random_state : int, default=0
+        Seed of the first weights of the network. A linear gate starts from equal chances.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> from bagwise.regressors.iterative_weights import Gate
+    >>> from bagwise.regressors import Gate
     >>> bags = bw.from_arrays([np.array([[0.0], [1.0]]), np.array([[2.0], [5.0], [4.0]])])
     >>> gate = Gate().fit(bags, np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
     >>> gate.chances(bags).argmax()
@@ -91,10 +89,10 @@ class Gate(BaseEstimator):
 
         if start is not None:
             self.theta_ = start.theta_
-        found = minimize(loss, self.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
+        result = minimize(loss, self.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
         # So few steps end before the optimum, at a point that depends on rounding, and each round of EM would amplify
         # that a thousandfold. Six decimals agree between CPUs.
-        self.theta_ = np.round(found.x, 6)
+        self.theta_ = np.round(result.x, 6)
         return self
 
     def begin(self, bags: Bags) -> Gate:
@@ -109,7 +107,7 @@ class Gate(BaseEstimator):
 
     @property
     def penalised_(self) -> float:
-        """Return the penalty of the weights in the objective."""
+        """The penalty of the weights in the objective."""
         return 0.5 * self.penalty * float(self.theta_ @ self.theta_)
 
     def chances(self, bags: Bags) -> np.ndarray:
@@ -134,13 +132,12 @@ class Gate(BaseEstimator):
         return times(units, outer), backwards
 
 
-# Relative to the largest of the bag: instances that weigh less are left out of a fit, as are those of no weight.
-NEGLIGIBLE = 1e-6
+NEGLIGIBLE = 1e-6  # of the largest weight of the bag: instances below it are left out of a fit
 
 
 @dataclass(frozen=True)
 class Task:
-    """Bags in double precision, their standardised targets, and the share of every bag in the objective.
+    """Training bags in double precision, standardised targets, and the share of each bag in the objective.
 
     Shares sum to one. A prediction p of standardised targets is centre + scale · p in units of y.
     """
@@ -152,9 +149,8 @@ class Task:
     scale: float
 
     @classmethod
-    def of(cls, bags: Bags, y: np.ndarray, sample_weight=None) -> Task:
-        share = weights_or_ones(sample_weight, bags)
-        share = share / share.sum()
+    def of(cls, bags: Bags, y: np.ndarray, weight: np.ndarray) -> Task:
+        share = weight / weight.sum()
         centre = float(share @ y)
         spread = float(np.sqrt(share @ (y - centre) ** 2))
         scale = spread if spread > 1e-12 * np.abs(y[share > 0]).max() else 1.0  # the spread of a constant is rounding
@@ -164,21 +160,17 @@ class Task:
         """Return the squared error of each instance against the target of its bag."""
         return (self.bags.expand(self.y) - predictions) ** 2
 
-    def equal_weights(self) -> np.ndarray:
-        """Return 1 / size of the bag for each instance."""
-        return 1.0 / self.bags.expand(self.bags.sizes)
-
     def fit(self, regressor, weights: np.ndarray, *, soft: bool, random_state: int):
         """Return a clone of the regressor, fitted on the instances with positive weight.
 
-        ``soft`` says that the weights of a bag mean more than a choice, so that a regressor must take them.
+        If ``soft``, weights do more than select instances, so the regressor must take ``sample_weight``.
         """
         bags, largest = self.bags, segment_max(weights, self.bags.offsets)
-        kept = (weights > NEGLIGIBLE * bags.expand(largest)) & bags.expand(self.share > 0)
-        total = (weights * bags.expand(self.share))[kept]
+        used = (weights > NEGLIGIBLE * bags.expand(largest)) & bags.expand(self.share > 0)
+        total = (weights * bags.expand(self.share))[used]
         total = total / total.mean()
         equal = np.ptp(total) <= 1e-12
-        bag_of_row = bags.expand(np.arange(len(bags)))[kept]
+        bag_of_row = bags.expand(np.arange(len(bags)))[used]
         regressor = seeded(clone(regressor), random_state)
         extra = fit_options(regressor, sample_weight=None if equal else total, groups=bag_of_row)
         weighed = any(name.endswith("sample_weight") for name in extra)
@@ -187,7 +179,7 @@ class Task:
                 f"{type(regressor).__name__} takes no sample_weight, which is how instances are weighed here; "
                 "use a regressor that does, or weighting=Primary(), which only selects"
             )
-        return regressor.fit(bags.instances[kept], self.y[bag_of_row], **extra)
+        return regressor.fit(bags.instances[used], self.y[bag_of_row], **extra)
 
 
 def in_double(bags: Bags) -> Bags:
@@ -208,15 +200,14 @@ class Step:
 class Primary(BaseEstimator):
     """Weighting of the best predicted instance of each bag: min_f Σ_i min_l (y_i - f(x_il))².
 
-    Hard EM: choose the best predicted instance of every bag (ties share), fit on those, and again; the objective can
-    only fall. It has many local minima (the exact one is NP-hard), so the loop starts from instance-MIR and again from
-    ``restarts`` random hyperplanes. Their number and distribution (standard normal slopes on standardised features) are
-    our choice.
+    Hard EM: choose the best predicted instance of each bag (ties share), fit on those, and repeat; the objective can
+    only fall. It has many local minima (finding the best is NP-hard), so the loop starts from instance-MIR and from
+    ``restarts`` random hyperplanes, with standard normal slopes on standardised features.
 
     Parameters
     ----------
-    restarts : int
-        Starts from random hyperplanes.
+    restarts : int, default=10
+        Number of random hyperplanes.
 
     Examples
     --------
@@ -234,34 +225,31 @@ class Primary(BaseEstimator):
         self.restarts = restarts
 
     def starts(self, task: Task, random: np.random.Generator):
-        yield task.equal_weights()
+        yield task.bags.shares()
         X = task.bags.instances
         deviation = X.std(axis=0)
         for _ in range(self.restarts):
             slopes = random.normal(size=X.shape[1]) / np.sqrt(X.shape[1])
             plane = ((X - X.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)) @ slopes
-            yield _best_predicted(task, task.errors(plane))
+            yield best_of_bag(task.bags, -task.errors(plane))
 
     def step(self, task: Task, predictions, weights, last) -> Step:
         errors = task.errors(predictions)
         objective = task.share @ segment_min(errors, task.bags.offsets)
-        return Step(float(objective), _best_predicted(task, errors))
+        return Step(float(objective), best_of_bag(task.bags, -errors))
 
 
 class Pruning(BaseEstimator):
     """Weighting that drops in each round the instances predicted farthest from the median of their bag.
 
-    The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and every other bag the same fraction of its own,
-    at least one: for bags of equal size this is the schedule of the source. Instances equally far go together, so of
-    two neither is dropped. The objective is the mean squared error of the medians of the kept instances; when it no
-    longer falls, the loop ends and goes one round back.
-
-    The "balanced" version resamples every bag to the size of the largest, with replacement; we give every kept instance
-    the weight 1/(number kept in its bag) instead, which is what the resampling does on average, without the noise.
+    The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and each other bag the same fraction of its own,
+    at least one. Instances equally far are dropped together. The objective is the mean squared error of the medians of
+    the remaining instances; when it no longer falls, the loop ends and goes back one round. The weight of a remaining
+    instance is 1/(their number in the bag), which is what the resampling of the "balanced" version does on average.
 
     Parameters
     ----------
-    rate : float
+    rate : float, default=0.05
         The share of the largest bag that is dropped in a round, between 0 and 1.
 
     Examples
@@ -282,26 +270,27 @@ class Pruning(BaseEstimator):
     def starts(self, task: Task, random: np.random.Generator):
         if not 0.0 < self.rate < 1.0:
             raise ValueError(f"rate must lie between 0 and 1, not {self.rate!r}")
-        yield task.equal_weights()
+        yield task.bags.shares()
 
     def step(self, task: Task, predictions, weights, last) -> Step:
-        kept = weights > 0
-        counts = segment_sum(kept.astype(np.int64), task.bags.offsets)
-        medians = segment_median(predictions[kept], np.concatenate([[0], np.cumsum(counts)]))
+        remaining = weights > 0
+        counts = segment_sum(remaining.astype(np.int64), task.bags.offsets)
+        medians = segment_median(predictions[remaining], np.concatenate([[0], np.cumsum(counts)]))
         objective = task.share @ (task.y - medians) ** 2
         number = 1 if last is None else last.number + 1
-        distance = np.where(kept, np.abs(predictions - task.bags.expand(medians)), np.inf)
+        distance = np.where(remaining, np.abs(predictions - task.bags.expand(medians)), np.inf)
         sizes = task.bags.sizes
-        largest = left = int(sizes.max())
+        largest = size = int(sizes.max())
         for _ in range(number):
-            left = int(np.floor((1.0 - self.rate) * left))
-        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * left // largest), counts))
+            size = int(np.floor((1.0 - self.rate) * size))
+        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * size // largest), counts))
         return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
 
 
-def _best_predicted(task: Task, errors: np.ndarray) -> np.ndarray:
-    best = (errors == task.bags.expand(segment_min(errors, task.bags.offsets))).astype(np.float64)
-    return best / task.bags.expand(segment_sum(best, task.bags.offsets))
+def best_of_bag(bags: Bags, values: np.ndarray) -> np.ndarray:
+    """Return weights that are one at the largest value of each bag and zero elsewhere; ties share."""
+    best = (values == bags.expand(segment_max(values, bags.offsets))).astype(np.float64)
+    return best / bags.expand(segment_sum(best, bags.offsets))
 
 
 def smallest(bags: Bags, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -317,20 +306,19 @@ class Mixture(BaseEstimator):
     E: γ_il = π_il N(y_i; f(x_il), s²) / Σ_m π_im N(y_i; f(x_im), s²).
     M: f by least squares weighted with γ, s² ← Σ_il γ_il (y_i - f(x_il))² / B, the gate by soft cross entropy with γ.
     The objective is minus the mean log likelihood, plus the penalty of the gate. s² → 0 is prime-MIR from its first
-    start; s² → ∞ is instance-MIR with weights 1/L_i. The source is known to us by its abstract: the gate, the start
-    (instance-MIR) and the floor are our choices.
+    start; s² → ∞ is instance-MIR with weights 1/L_i. The gate, the start (instance-MIR) and the floor are our choices.
 
     Parameters
     ----------
-    mixing : {"uniform", "gated"}
+    mixing : {"uniform", "gated"}, default="uniform"
         π_il = 1/L_i, or the softmax over the bag of a learned score of the instance.
-    gate : Gate, default Gate(8)
-        For gated mixing.
+    gate : Gate, default=Gate(8)
+        The score, for gated mixing.
     variance : float, optional
         s² in units of the variance of y, held fixed; estimated by default.
-    floor : float
-        The least s², in the same units. The likelihood of a fit that meets one instance of every bag exactly is
-        unbounded without it.
+    floor : float, default=1e-6
+        The least s², in the same units. Without it the likelihood of a fit that meets one instance of each bag exactly
+        is unbounded.
 
     Examples
     --------
@@ -354,13 +342,13 @@ class Mixture(BaseEstimator):
 
     def starts(self, task: Task, random: np.random.Generator):
         check_options(self, mixing=("uniform", "gated"))
-        yield task.equal_weights()
+        yield task.bags.shares()
 
     def step(self, task: Task, predictions, weights, last) -> Step:
         bags, errors = task.bags, task.errors(predictions)
         variance = self.variance or max(self.floor, float(bags.expand(task.share) @ (weights * errors)))
         gate = self._fit_gate(task, weights, last)
-        chances = task.equal_weights() if gate is None else gate.chances(bags)
+        chances = task.bags.shares() if gate is None else gate.chances(bags)
         with np.errstate(divide="ignore"):  # a chance of exactly zero
             joint = np.log(chances) - 0.5 * (errors / variance + np.log(2.0 * np.pi * variance))
         top = segment_max(joint, bags.offsets)
@@ -378,7 +366,7 @@ class Mixture(BaseEstimator):
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
 
 
-class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
+class Reweighting(BagRegressor):
     r"""Regressor on weighted instances, alternating with weighting the instances by its predictions.
 
     Each instance has the target of its bag, but some instances say nothing about it. From weights 1/L_i,
@@ -386,39 +374,45 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
         f ← fit on (x_il, y_i) with weights γ_il;    γ ← weighting(f, y)
 
     until the objective of the weighting falls by less than ``tolerance``; the best f of all rounds and starts is kept.
-    Which method this is depends on the weighting: `Primary` (prime-MIR), `Pruning` (pruning-MIR), `Mixture` (EM-MIR).
+    The weighting decides the method: `Primary` (prime-MIR), `Pruning` (pruning-MIR), `Mixture` (EM-MIR).
 
-    Every bag counts the same (or by ``sample_weight``), whatever its size. Targets are standardised inside, so
-    variances, tolerances and penalties are in units of the spread of y. The regressor is fitted afresh in each round,
-    on the instances whose weight is not zero; one that takes no ``sample_weight`` can only select (`Primary`).
+    Each bag counts the same (or by ``sample_weight``), whatever its size. Targets are standardised inside, so
+    variances, tolerances and penalties are in units of the spread of y. The regressor is fitted anew in each round,
+    on the instances of positive weight; one without ``sample_weight`` can only select (`Primary`).
 
     Parameters
     ----------
-    regressor : scikit-learn regressor, default LinearRegression
-    weighting : Primary, Pruning or Mixture, default Mixture()
-    rule : {"median", "mean", "prime"}
-        How the predictions of a new bag's instances become one. A gated mixture says which instance of a new bag is
-        likely the primary one: there "mean" and "median" are weighted by π, and "prime" is f at the largest π. The
-        other weightings do not, and have no "prime".
-    rounds : int
-        At most so many fits per start.
-    tolerance : float
-    random_state : int
-        For the starts, and for a regressor that has no seed of its own.
+    regressor : regressor, default=LinearRegression()
+        scikit-learn regressor of instances.
+    weighting : Primary, Pruning or Mixture, default=Mixture()
+        How predictions become weights.
+    rule : {"median", "mean", "prime"}, default="median"
+        How the predictions of a new bag's instances become one. With a gated mixture "mean" and "median" are weighted
+        by π, and "prime" is f at the largest π; without one there is no "prime".
+    rounds : int, default=100
+        Maximum number of fits per start.
+    tolerance : float, default=1e-6
+        Stop when the objective falls by less.
+    random_state : int, default=0
+        Seed of the starts, and of a regressor that has no seed of its own.
 
     Attributes
     ----------
-    regressor_ : fitted, for standardised targets
-    weights_ : the weight of every training instance when ``regressor_`` was fitted; they sum to one in every bag
-    objective_ : array, the objective after each round of the best start; the last may be worse, and was not kept
-    variance_, gate_ : of a mixture (s² in units of the variance of y), else None
+    regressor_ : fitted regressor
+        It predicts standardised targets.
+    weights_ : ndarray of shape (n_instances,)
+        Weights with which ``regressor_`` was fitted; they sum to one in each bag.
+    objective_ : ndarray
+        The objective after each round of the best start; the last may be worse, and was not kept.
+    variance_, gate_ : float, Gate
+        s² in units of the variance of y, and the gate, of a mixture; else None.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
     >>> from bagwise.regressors import Primary, Reweighting
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(60, 4, 2))                     # the first instance of every bag makes the target
+    >>> X = rng.normal(size=(60, 4, 2))  # the first instance of each bag makes the target
     >>> bags, y = bw.from_arrays(list(X)), X[:, 0] @ [1.0, -2.0]
     >>> model = Reweighting(weighting=Primary(restarts=5)).fit(bags, y)
     >>> float(model.weights_.reshape(60, 4)[:, 0].mean().round(2))
@@ -426,11 +420,9 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    The fits of a run follow each other, and networks learn in single precision. Where the instruction set of another
-    CPU rounds these differently, the runs part: on 80 bags of pixels, with compiled kernels for a CPU without AVX, a
-    prediction of `em` or `pruning` moved by 0.05 standard deviations of y in the median, and by 0.6 and 0.2 at most.
-    Under other kernels of linear algebra alone, and with a linear function, differences stay in the last digits. The
-    same seed on the same kind of CPU gives the same digits.
+    Networks learn in single precision, and rounds amplify rounding: on another kind of CPU, predictions of `em` and
+    `pruning` with networks may differ by 0.05 standard deviations of y in the median (80 bags of pixels, compiled
+    kernels without AVX), and by 0.6 and 0.2 at most. On the same kind of CPU the same seed gives the same digits.
 
     References
     ----------
@@ -456,11 +448,9 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
         self.tolerance = tolerance
         self.random_state = random_state
 
-    def fit(self, bags, y, sample_weight=None) -> Reweighting:
-        self._check()
-        bags, y = check_fit(bags, y, fitting=self)
-        task = Task.of(bags, y, sample_weight)
-        self.remember_targets(y, task.share)
+    def _fit(self, bags, y, weight) -> None:
+        self._check_options()
+        task = Task.of(bags, y, weight)
         weighting = clone(self.weighting) if self.weighting is not None else Mixture()
         with one_thread():
             starts = weighting.starts(task, np.random.default_rng(self.random_state))
@@ -468,16 +458,9 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
         self.regressor_, self.weights_, best, self.objective_ = min(runs, key=lambda run: run[2].objective)
         self.variance_, self.gate_ = best.variance, best.gate
         self.centre_, self.scale_ = task.centre, task.scale
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags) -> np.ndarray:
-        """Return one prediction per bag: the ``rule`` applied to the predictions of its instances."""
-        bags = check_bags(bags, fitted=self)
-        self._check()
-        return self.within_limits(self._pooled(bags))
-
-    def _pooled(self, bags: Bags) -> np.ndarray:
+    def _predict(self, bags) -> np.ndarray:
+        self._check_options()
         predictions = self.predict_instances(bags)
         if self.gate_ is None:
             return (segment_median if self.rule == "median" else segment_mean)(predictions, bags.offsets)
@@ -485,13 +468,12 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
         if self.rule == "median":
             return segment_weighted_median(predictions, chances, bags.offsets)
         if self.rule == "prime":
-            first = (chances == bags.expand(segment_max(chances, bags.offsets))).astype(np.float64)
-            chances = first / bags.expand(segment_sum(first, bags.offsets))  # equal chances share
+            chances = best_of_bag(bags, chances)
         return segment_sum(chances * predictions, bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return f of each instance, in units of y."""
-        bags = check_bags(bags, fitted=self)
+        bags = self._checked(bags)
         predictions = self.regressor_.predict(in_double(bags).instances)
         return self.centre_ + self.scale_ * np.asarray(predictions, dtype=np.float64)
 
@@ -500,14 +482,14 @@ class Reweighting(TargetLimits, RegressorMixin, BaseEstimator):
 
         Without a gate, return its weight in the prediction of its bag, a mean or a median.
         """
-        bags = check_bags(bags, fitted=self)
+        bags = self._checked(bags)
         if self.gate_ is not None:
             return self.gate_.chances(in_double(bags))
         if self.rule == "mean":
             return bags.shares()
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)
 
-    def _check(self) -> None:
+    def _check_options(self) -> None:
         check_options(self, rule=("median", "mean", "prime"))
         if self.rule == "prime" and getattr(self.weighting, "mixing", None) != "gated":
             raise ValueError(

@@ -1,14 +1,11 @@
-"""`BagPipeline`, a scikit-learn Pipeline of bags, its simplest steps, and the mixins that methods share.
-
-`FittedDisplay` prints a fitted method, and `AdditiveMixin` computes the contributions of instances.
-"""
+"""`BagRegressor`, the base of regressors on bags, and `BagPipeline`, a scikit-learn Pipeline of bags."""
 
 from __future__ import annotations
 
 from functools import wraps
 from html import escape
 from inspect import Parameter, signature
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -19,7 +16,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns
+from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import check_options, compared, refuse_missing, remember_profile
 from bagwise.bags.frames import to_frame
@@ -59,10 +56,12 @@ class BagScore:
 
         Parameters
         ----------
-        bags : Bags, or a list of 2-D arrays or data frames (one per bag)
-        y : one number per bag
-            A pandas Series indexed by bag ids is put in the order of the bags.
-        sample_weight : one number per bag, optional
+        bags : Bags, or list of 2-D arrays or data frames
+            One array per bag.
+        y : array-like of shape (n_bags,)
+            True targets; a pandas Series is aligned by bag id.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weight of each bag; equal by default.
 
         Returns
         -------
@@ -128,10 +127,10 @@ class FittedDisplay(BagScore):
         steps = self.steps if isinstance(self, Pipeline) else []
         n_bags, n_features = (getattr(self._ends()[0], name, None) for name in ("n_bags_in_", "n_features_in_"))
         name = getattr(self, "_method_name", None)  # set by `bagwise.method`; a clone does not have it
-        known = f" of the method {name}" if name else ""
+        method = f" of the method {name}" if name else ""
         on = "" if n_bags is None else f" on {counted(n_bags, 'bag')}"
         columns = "" if n_features is None else f" with {counted(n_features, 'feature')}"
-        lines = [f"{type(self).__name__}{known}, fitted{on}{columns}", self._error_text()]
+        lines = [f"{type(self).__name__}{method}, fitted{on}{columns}", self._error_text()]
         if steps:
             lines.append("Steps: " + ", ".join(f"{name} ({_kind(step)})" for name, step in steps))
         return [line for line in lines if line]
@@ -143,8 +142,8 @@ class FittedDisplay(BagScore):
         diagram = super()._html_repr()  # type: ignore[misc]
         if not _is_fitted(self):
             return diagram
-        first, *others = map(escape, self._lines())
-        return f"<p>{'<br>'.join([f'<strong>{first}</strong>', *others])}</p>{diagram}"
+        title, *details = map(escape, self._lines())
+        return f"<p>{'<br>'.join([f'<strong>{title}</strong>', *details])}</p>{diagram}"
 
 
 def _is_fitted(model) -> bool:
@@ -159,24 +158,84 @@ def _kind(step) -> str:
     return step if step is None or isinstance(step, str) else type(step).__name__
 
 
+class BagRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
+    """Base of regressors on bags. A subclass has ``_fit(bags, y, weight)`` and ``_predict(bags)``.
+
+    Both receive checked bags. ``y`` is float64, and ``weight`` has mean one over the bags of positive weight.
+    ``_reads`` holds what the subclass applies itself, as arguments of `check_bags`: instance weights
+    (``allow_weights``) or covariates (``apart``).
+    """
+
+    _reads: ClassVar[dict[str, bool]] = {}
+
+    def fit(self, bags, y, sample_weight=None):
+        """Fit the model.
+
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            Training bags, one array per bag.
+        y : array-like of shape (n_bags,)
+            Targets; a pandas Series is aligned by bag id.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weight of each bag; equal by default.
+
+        Returns
+        -------
+        self
+        """
+        bags, y = check_fit(bags, y, fitting=self, **self._reads)
+        weight = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weight)
+        self._fit(bags, y, weight)
+        remember_columns(self, bags)
+        return self
+
+    def predict(self, bags):
+        """Predict the target of each bag.
+
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            New bags, with the features of the training bags.
+        as_frame : bool, default=False
+            Whether to return a data frame with the bag ids.
+
+        Returns
+        -------
+        ndarray of shape (n_bags,), or data frame
+        """
+        return self.within_limits(self._predict(self._checked(bags)))
+
+    def _checked(self, bags) -> Bags:
+        return check_bags(bags, fitted=self, **self._reads)
+
+    def _fit(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def _predict(self, bags: Bags) -> np.ndarray:
+        raise NotImplementedError
+
+
 BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns
 
 
-class AdditiveMixin(TargetLimits):
-    r"""Mixin of regressors that are linear in a fitted ``embedding_``: the contributions of the instances.
+class AdditiveMixin:
+    r"""Mixin of bag regressors that are linear in a fitted ``embedding_``: the contributions of the instances.
 
     Where the row of a bag is the mean of the rows of its instances (``is_mean`` of the embedding), its prediction is
     the mean of one function of the instance, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a bag of that
-    instance alone, without limits (``unlimited(bags)``).
+    instance alone, without limits.
     """
+
+    def unlimited(self, bags) -> np.ndarray:
+        """Return the predictions without limits, of which those of means are sums over instances."""
+        return self._predict(self._checked(bags))
 
     @property
     def additive_(self) -> bool:
         """Whether predictions are sums over instances: the embedding is a mean."""
         return bool(getattr(self.embedding_, "is_mean", False))
-
-    def _checked(self, bags) -> Bags:
-        return check_bags(bags, fitted=self, allow_weights=True, apart=self.n_covariates_in_ > 0)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return h of each instance, the prediction of a bag of it alone; memory does not grow with their number."""
@@ -187,8 +246,8 @@ class AdditiveMixin(TargetLimits):
     def contributions(self, bags) -> np.ndarray:
         """Return the contribution of each instance to the prediction of its bag: its share in the bag times h."""
         bags = self._checked(bags)
-        parts, whole = self.predict_instances(bags) * bags.shares(), self.unlimited(bags)
-        if not np.allclose(segment_sum(parts, bags.offsets), whole, rtol=1e-6, atol=1e-6 * np.abs(whole).max()):
+        parts, total = self.predict_instances(bags) * bags.shares(), self.unlimited(bags)
+        if not np.allclose(segment_sum(parts, bags.offsets), total, rtol=1e-6, atol=1e-6 * np.abs(total).max()):
             raise ValueError(
                 f"{type(self.embedding_).__name__} is not a mean over instances, so the prediction is not a sum of "
                 "contributions; use a linear embedding such as KernelMean"
@@ -295,45 +354,45 @@ def scaled(head) -> BagPipeline:
     return BagPipeline([("scale", standardised()), ("head", head)])
 
 
-class PoolPredictions(TargetLimits, BagScore, RegressorMixin, BaseEstimator):
+class PoolPredictions(BagRegressor):
     """Mean (or median) of the instance predictions of a bag, by their weights if any.
 
     Parameters
     ----------
-    statistic : {"mean", "median"}
+    statistic : {"mean", "median"}, default="mean"
+        What a bag is predicted by.
     slack : float, optional
         How far a prediction may lie outside the training targets, as a share of their range; by default anywhere.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
+    >>> from bagwise.regressors import PoolPredictions
     >>> predictions = bw.from_arrays([np.array([1.0, 2.0, 9.0]), np.array([5.0])])
     >>> PoolPredictions("median").fit(predictions, [2.0, 5.0]).predict(predictions).tolist()
     [2.0, 5.0]
     """
 
+    _reads: ClassVar = {"allow_weights": True}
+
     def __init__(self, statistic: str = "mean", *, slack: float | None = None):
         self.statistic = statistic
         self.slack = slack
 
-    def fit(self, bags, y, sample_weight=None) -> PoolPredictions:
+    def _fit(self, bags, y, weight) -> None:
         check_options(self, statistic=("mean", "median"))
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
-        self.remember_targets(y, check_weights(sample_weight, bags))
         if bags.n_features != 1:
             raise ValueError(f"PoolPredictions takes instance predictions (one column), not {bags.n_features} features")
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags) -> np.ndarray:
-        return self.within_limits(pooled(check_bags(bags, fitted=self, allow_weights=True), self.statistic))
+    def _predict(self, bags) -> np.ndarray:
+        return pooled(bags, self.statistic)
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weight of each instance in the prediction: its share in a mean, the middle ones in a median.
 
         Instances with equal predictions have equal weights.
         """
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = self._checked(bags)
         if self.statistic == "mean":
             return bags.shares()
         return segment_median_shares(bags.instances[:, 0].astype(np.float64), bags.shares(), bags.offsets)
@@ -341,5 +400,5 @@ class PoolPredictions(TargetLimits, BagScore, RegressorMixin, BaseEstimator):
     @available_if(lambda self: self.statistic == "mean")
     def contributions(self, bags) -> np.ndarray:
         """Return the contribution of each instance to the mean: its share in the bag times its prediction."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self.limited_contributions(self.instance_weights(bags) * bags.instances[:, 0].astype(np.float64), bags)
+        bags = self._checked(bags)
+        return self.limited_contributions(bags.shares() * bags.instances[:, 0].astype(np.float64), bags)

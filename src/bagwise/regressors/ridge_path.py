@@ -21,9 +21,8 @@ from bagwise.bags.folds import numbered, row_units
 from bagwise.regressors.row_blocks import RowBlocks, row_blocks
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
-# Below this a leverage is one to within rounding: the left-out residual would be noise divided by noise.
-SMALLEST_GAP = 1e-10
-# Up to so many groups, from so many rows and penalties on, a Gram matrix is decomposed once more without each group.
+SMALLEST_GAP = 1e-10  # below it a leverage is one within rounding, and the left-out residual noise divided by noise
+# With fewer groups, and from so many rows and penalties on, a Gram matrix is decomposed once more without each group.
 FEW_GROUPS, MANY_ROWS, MANY_PENALTIES = 5, 200, 8
 MOST_RESIDUALS = 2**25  # of blocks, for all penalties: 256 MB; beyond, those of the best are computed once more
 
@@ -32,34 +31,39 @@ class RidgePath(RegressorMixin, BaseEstimator):
     r"""Ridge regression on one row per bag, the penalty chosen by exact leave-one-bag-out.
 
     One decomposition Z = U S Vᵀ of the (centred) rows gives every penalty λ: the fit is U diag(s²/(s²+λ)) Uᵀ y, and the
-    residual of bag i had it been left out is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
-    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components that rounding has swallowed are dropped, so a
-    penalty of 1e-16 is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out
-    residual is then noise divided by noise) is never chosen. Few large groups of a Gram matrix are left out by a
-    decomposition without each, which is quicker and has no such noise.
+    residual of bag i, had it been left out, is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
+    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components within rounding are dropped, so a penalty of 1e-16
+    is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out residual is then noise
+    divided by noise) is never chosen. Few large groups of a Gram matrix are left out by a decomposition without each,
+    which is quicker and has no such noise.
 
     Parameters
     ----------
-    penalties : sequence of float
+    penalties : sequence of float, default=10.0 to 1e-14, two per decade
         The grid of λ; one value fixes it.
-    scaling : {"n", "none"}
+    scaling : {"n", "none"}, default="n"
         Whether λ is multiplied by the number of bags n: ``"n"`` minimises (1/n) Σ (y - f)² + λ‖f‖², as Szabó et al.
         (2015) and the notebook of Uriot (2019) do; ``"none"`` is Σ (y - f)² + λ‖f‖², as the paper prints.
-    fit_intercept : bool
+    fit_intercept : bool, default=True
         Whether the mean of y is left unpenalised. The paper has none.
-    rule : {"best", "one-se"}
+    rule : {"best", "one-se"}, default="best"
         Take the penalty with the smallest left-out error; or the heaviest whose error is larger by no more than one
         standard error of the paired differences, so that a lighter one must improve more than a few bags.
-    kernel : {"linear", "precomputed"}
+    kernel : {"linear", "precomputed"}, default="linear"
         Whether the columns are features or similarities to the training bags (a Gram matrix, which may be indefinite).
 
     Attributes
     ----------
-    penalty_ : float, the one chosen
-    errors_ : mean squared left-out residual for each penalty (infinite where it is undefined)
-    residuals_ : left-out residuals of the training bags at the chosen penalty
-    coef_, intercept_ : of the linear function of the columns
-    coef_path_, intercept_path_ : the same for every penalty, a row each
+    penalty_ : float
+        The penalty chosen.
+    errors_ : ndarray of shape (n_penalties,)
+        Mean squared left-out residual for each penalty (infinite where it is undefined).
+    residuals_ : ndarray of shape (n_bags,)
+        Left-out residuals of the training bags at the chosen penalty.
+    coef_, intercept_ : ndarray, float
+        The linear function of the columns.
+    coef_path_, intercept_path_ : ndarray
+        The same for each penalty, a row each.
 
     Examples
     --------
@@ -88,12 +92,23 @@ class RidgePath(RegressorMixin, BaseEstimator):
         self.kernel = kernel
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> RidgePath:
-        """Fit; bags that share a label in ``groups`` are left out together when the penalty is chosen.
+        """Fit the path and choose the penalty.
 
-        Bag i counts w_i times in the squares and in the left-out error, w being ``sample_weight`` divided by its mean
-        over the bags above zero; n is then the number of those. With ``scaling="n"`` a weight of 2 is a bag that came
-        twice, and a weight of 0 one that never came: without groups, copies of a row that have the same target are left
-        out together when the penalty is chosen.
+        Parameters
+        ----------
+        Z : ndarray of shape (n_bags, n_columns), or RowBlocks
+            One row per bag.
+        y : ndarray of shape (n_bags,)
+            Targets.
+        sample_weight : ndarray of shape (n_bags,), optional
+            Weight of each bag, of which only ratios count; n is the number of bags above zero. With ``scaling="n"`` a
+            weight of 2 is a bag that occurs twice: without groups, copies of a row and target are left out together.
+        groups : array-like of shape (n_bags,), optional
+            Bags with the same label are left out together.
+
+        Returns
+        -------
+        self
         """
         Z, y, w = self._checked_rows(Z, y, sample_weight)
         penalties, scale = self._check(), self._scale(w)
@@ -101,13 +116,13 @@ class RidgePath(RegressorMixin, BaseEstimator):
         errors, best, residuals = self._judged(Z, y, w, groups, path)
         self._keep(path, penalties, scale, errors, best)
         if residuals is None:
-            one = penalties[[best]] * scale
-            residuals = np.concatenate([own[:, 0] for _, own in self._left_out(path, Z, y, w, groups, one)])
+            blocks = self._left_out(path, Z, y, w, groups, penalties[[best]] * scale)
+            residuals = np.concatenate([block[:, 0] for _, block in blocks])
         self.residuals_ = residuals
         if (w == 0).any():  # the fit is the one without these bags
-            for some, rows in row_blocks(Z):
-                fitted = y[some] - _linear(rows, self.coef_, self.intercept_)
-                residuals[some] = np.where(w[some] == 0, fitted, residuals[some])
+            for block, rows in row_blocks(Z):
+                fitted = y[block] - _linear(rows, self.coef_, self.intercept_)
+                residuals[block] = np.where(w[block] == 0, fitted, residuals[block])
         return self
 
     def judge(self, Z, y, sample_weight=None, groups=None) -> tuple[float, float]:
@@ -146,29 +161,30 @@ class RidgePath(RegressorMixin, BaseEstimator):
         if not isinstance(Z, RowBlocks):
             yield slice(0, len(y)), _left_out(path, penalties, w, groups)
             return
-        for some, rows in Z.blocks():
-            own = None if groups is None else groups[some]
-            yield some, _left_out(path.block(rows, y[some], w[some]), penalties, w[some], own)
+        for block, rows in Z.blocks():
+            labels = None if groups is None else groups[block]
+            yield block, _left_out(path.block(rows, y[block], w[block]), penalties, w[block], labels)
 
     def _judged(self, Z, y, w, groups, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
         """Return left-out errors for every penalty, the number of the best, and its residuals (None of many blocks)."""
-        penalties, total, alone = self._check() * self._scale(w), None, None
+        penalties, columns = self._check() * self._scale(w), None
         if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
-            alone = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups))
-            total = LeftOut.of(alone, w)
+            columns = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups))
+            total = LeftOut.of(columns, w)
         else:
             path = self._path(Z, y, w) if path is None else path
-            held = []
-            for some, residuals in self._left_out(path, Z, y, w, groups, penalties):
-                own = LeftOut.of(residuals, w[some])
-                total = own if total is None else total + own
-                held += [residuals] if len(y) * len(penalties) <= MOST_RESIDUALS or not isinstance(Z, RowBlocks) else []
-            alone = (held[0] if len(held) == 1 else np.vstack(held)) if held else None
+            total, parts = None, []
+            is_small = not isinstance(Z, RowBlocks) or len(y) * len(penalties) <= MOST_RESIDUALS
+            for block, residuals in self._left_out(path, Z, y, w, groups, penalties):
+                sums = LeftOut.of(residuals, w[block])
+                total = sums if total is None else total + sums
+                parts += [residuals] if is_small else []
+            columns = (parts[0] if len(parts) == 1 else np.vstack(parts)) if parts else None
         in_memory = not isinstance(Z, RowBlocks) and groups is None and len(penalties) > 1
         if in_memory and (unit := row_units(Z, y))[-1] < len(y) - 1:  # there are copies
             total = LeftOut.of(_left_out(path, penalties, w, unit), w)
         best = self._choose(self._check(), total)
-        return total.errors, best, None if alone is None else alone[:, best].copy()
+        return total.errors, best, None if columns is None else columns[:, best].copy()
 
     def _keep(self, path, penalties, scale, errors, best: int) -> None:
         self.penalty_ = float(penalties[best])
@@ -183,7 +199,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
     def predict_path(self, Z) -> np.ndarray:
         """Return the predictions of the fit with each penalty, (rows, penalties)."""
         Z = self._checked(Z)
-        return np.column_stack([_linear(Z, *one) for one in zip(self.coef_path_, self.intercept_path_, strict=True)])
+        return np.column_stack([_linear(Z, *fit) for fit in zip(self.coef_path_, self.intercept_path_, strict=True)])
 
     def _checked(self, Z) -> np.ndarray:
         check_is_fitted(self)
@@ -307,10 +323,10 @@ class LeftOut:
         return np.where(np.isnan(errors), np.inf, errors)
 
     def gaps(self, best: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return by how much squares are larger than those of the best penalty, on average, and its standard error."""
+        """Return the mean difference of squares to those of the best penalty, and its standard error."""
         mean = (self.squares - self.squares[best]) / self.n
-        own = np.diag(self.products)
-        second = (own - 2 * self.products[best] + own[best]) / self.n
+        fourth = np.diag(self.products)
+        second = (fourth - 2 * self.products[best] + fourth[best]) / self.n
         return mean, np.sqrt(np.maximum(second - mean**2, 0.0) / self.n)
 
 
@@ -368,65 +384,65 @@ def _without_each(K, y, w, intercept: bool, penalties: np.ndarray, unit: np.ndar
     """Return the residuals of `_left_out` by a fit without each group; NaN if the other groups have no weight."""
     left_out = np.full((len(y), len(penalties)), np.nan)
     for g in range(unit.max() + 1):
-        own, rest = unit == g, (unit != g) & (w > 0)
-        if rest.any():
-            path = _GramPath(K[np.ix_(rest, rest)], y[rest], w[rest], intercept)
+        test, train = unit == g, (unit != g) & (w > 0)
+        if train.any():
+            path = _GramPath(K[np.ix_(train, train)], y[train], w[train], intercept)
             coefficients, intercepts = zip(*map(path.coefficients, penalties), strict=True)
-            left_out[own] = y[own, None] - K[np.ix_(own, rest)] @ np.column_stack(coefficients) - intercepts
+            left_out[test] = y[test, None] - K[np.ix_(test, train)] @ np.column_stack(coefficients) - intercepts
     return np.where(w[:, None] > 0, left_out, 0.0)
 
 
-def _groups_left_out(path, residual: np.ndarray, kept: np.ndarray, unit: np.ndarray) -> np.ndarray:
+def _groups_left_out(path, residual: np.ndarray, factors: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """Return (I - H_g)⁻¹ r_g for each group g and penalty.
 
-    H_g = V diag(kept) Vᵀ, where V holds the rows of the group in U and in the column of ones.
+    H_g = V diag(factors) Vᵀ, where V holds the rows of the group in U and in the column of ones.
     """
     left_out = np.empty_like(residual)
     order = np.argsort(unit, kind="stable")
-    V, kept = path.U, kept.T
+    V, factors = path.U, factors.T
     if path.ones is not None:
-        V, kept = np.column_stack([V, path.ones]), np.column_stack([kept, np.ones(len(kept))])
+        V, factors = np.column_stack([V, path.ones]), np.column_stack([factors, np.ones(len(factors))])
     for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
         # By the number of operations for a penalty. A negative eigenvalue, of an indefinite kernel, has no root.
         n, columns = len(rows), V.shape[1]
-        few = n**2 * columns + n**3 / 3 <= columns**3 / 3 or (kept < 0).any()
-        left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], kept, residual[rows])
+        few = n**2 * columns + n**3 / 3 <= columns**3 / 3 or (factors < 0).any()
+        left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], factors, residual[rows])
     return left_out
 
 
-def _solve_rows(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+def _solve_rows(V: np.ndarray, factors: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """Solve one system of the size of the group for each penalty."""
-    out, negative, apart = np.full_like(residual, np.nan), (kept < 0).any(), False
-    for p in _lightest_first(kept):
+    out, negative, apart = np.full_like(residual, np.nan), (factors < 0).any(), False
+    for p in _lightest_first(factors):
         # numpy sees that a product with its own transpose is symmetric: half the work
-        half = V * np.sqrt(np.abs(kept[p]))
-        signed = half * np.sign(kept[p]) if negative else half
+        half = V * np.sqrt(np.abs(factors[p]))
+        signed = half * np.sign(factors[p]) if negative else half
         solved = _solve_apart(signed @ half.T, residual[:, p], apart)
         if solved is not None:
             out[:, p], apart = solved, not negative
     return out
 
 
-def _solve_columns(V: np.ndarray, kept: np.ndarray, residual: np.ndarray) -> np.ndarray:
+def _solve_columns(V: np.ndarray, factors: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """Solve one system of the size of the columns for each penalty.
 
-    (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√kept).
+    (I - S Sᵀ)⁻¹ r = r + S (I - Sᵀ S)⁻¹ Sᵀ r, S = V diag(√factors).
     """
     out, inner, along, apart = np.full_like(residual, np.nan), V.T @ V, V.T @ residual, False
-    for p in _lightest_first(kept):
-        root = np.sqrt(kept[p])
+    for p in _lightest_first(factors):
+        root = np.sqrt(factors[p])
         solved = _solve_apart(root[:, None] * inner * root, root * along[:, p], apart)
         if solved is not None:
             out[:, p], apart = residual[:, p] + V @ (root * solved), True
     return out
 
 
-def _lightest_first(kept: np.ndarray) -> np.ndarray:
+def _lightest_first(factors: np.ndarray) -> np.ndarray:
     """Return the positions of the penalties, from the lightest to the heaviest.
 
     If a fit does not interpolate a group, neither does a fit with a heavier penalty.
     """
-    return np.argsort(-kept.sum(axis=1), kind="stable")
+    return np.argsort(-factors.sum(axis=1), kind="stable")
 
 
 def _solve_apart(H: np.ndarray, right: np.ndarray, apart: bool) -> np.ndarray | None:

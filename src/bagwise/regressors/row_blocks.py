@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -33,8 +34,8 @@ class RowBlocks:
         Which columns are read.
     matrix : array, optional
         The rows are multiplied by it.
-    beside : array, optional
-        Further columns of all bags, behind the others.
+    extra : array, optional
+        Further columns of all bags, after the others.
     chosen : array of bool, optional
         Which bags are read.
 
@@ -51,9 +52,9 @@ class RowBlocks:
     whole: bool = False
     columns: np.ndarray | None = None
     matrix: np.ndarray | None = None
-    beside: np.ndarray | None = None
+    extra: np.ndarray | None = None
     chosen: np.ndarray | None = None
-    _known: list = field(default_factory=list, compare=False)  # y, weights and `RowSums` of the last call of `sums`
+    _last: list = field(default_factory=list, compare=False)  # y, weights and `RowSums` of the last call of `sums`
 
     @classmethod
     def of(cls, *sources, whole: bool = False) -> RowBlocks:
@@ -70,30 +71,30 @@ class RowBlocks:
         return self.shape[0]
 
     def through(self, matrix: np.ndarray) -> RowBlocks:
-        """Return the same rows times a matrix; it may have fewer lines than the rows have columns: the first ones."""
-        return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1], _known=self._known)
+        """Return the same rows times a matrix, which may have fewer rows than they have columns: the first ones."""
+        return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1], _last=self._last)
 
     def chosen_columns(self, columns: np.ndarray) -> RowBlocks:
         """Return some columns of the same rows."""
-        return replace(self, columns=columns, width=len(columns), _known=[])
+        return replace(self, columns=columns, width=len(columns), _last=[])
 
-    def with_columns(self, beside: np.ndarray) -> RowBlocks:
+    def with_columns(self, extra: np.ndarray) -> RowBlocks:
         """Return the same rows with further columns."""
-        return replace(self, beside=beside, width=self.width + beside.shape[1], _known=[])
+        return replace(self, extra=extra, width=self.width + extra.shape[1], _last=[])
 
     def __getitem__(self, chosen: np.ndarray) -> RowBlocks:
         """Select bags by a mask."""
         every = np.ones(sum(self.sizes), dtype=bool) if self.chosen is None else self.chosen.copy()
         every[np.flatnonzero(every)] = chosen
-        return replace(self, chosen=every, _known=[])
+        return replace(self, chosen=every, _last=[])
 
     def var(self, axis: int = 0) -> np.ndarray:
         """Compute the variance of each column."""
         n, mean, scatter = 0, np.zeros(self.width), np.zeros(self.width)
         for _, rows in self.blocks():
-            own, total = rows.mean(axis=0), n + len(rows)
-            scatter += ((rows - own) ** 2).sum(axis=0) + (own - mean) ** 2 * (n * len(rows) / total)
-            mean, n = mean + (own - mean) * (len(rows) / total), total
+            step, total = rows.mean(axis=0) - mean, n + len(rows)
+            scatter += ((rows - mean - step) ** 2).sum(axis=0) + step**2 * (n * len(rows) / total)
+            mean, n = mean + step * (len(rows) / total), total
         return scatter / n
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
@@ -115,23 +116,20 @@ class RowBlocks:
             yield slice(start, start + n), held[0] if len(held) == 1 else np.vstack(held)
 
     def _changed(self, rows: np.ndarray, first: int) -> np.ndarray:
-        some = slice(first, first + len(rows))
-        chosen = slice(None) if self.chosen is None else self.chosen[some]
+        positions = slice(first, first + len(rows))
+        chosen = slice(None) if self.chosen is None else self.chosen[positions]
         rows = np.array((rows if self.columns is None else rows[:, self.columns])[chosen], dtype=np.float64)
         rows = rows if self.matrix is None else rows @ self.matrix
-        return rows if self.beside is None else np.hstack([rows, self.beside[some][chosen]])
+        return rows if self.extra is None else np.hstack([rows, self.extra[positions][chosen]])
 
     def sums(self, y: np.ndarray, w: np.ndarray) -> RowSums:
         """Return the `RowSums` of the rows; those that a matrix follows share one pass over the files."""
-        if self.matrix is not None and self.beside is None:
+        if self.matrix is not None and self.extra is None:
             return replace(self, columns=None, matrix=None).sums(y, w).through(self.matrix)
-        if not self._known or not (np.array_equal(self._known[0], y) and np.array_equal(self._known[1], w)):
-            total: RowSums | None = None
-            for some, rows in self.blocks():
-                own = RowSums.of(rows, y[some], w[some])
-                total = own if total is None else total.merge(own)
-            self._known[:] = y, w, total
-        return self._known[2]
+        if not self._last or not (np.array_equal(self._last[0], y) and np.array_equal(self._last[1], w)):
+            parts = (RowSums.of(rows, y[block], w[block]) for block, rows in self.blocks())
+            self._last[:] = y, w, reduce(RowSums.merge, parts)
+        return self._last[2]
 
 
 def row_blocks(Z) -> Iterator[tuple[slice, np.ndarray]]:
@@ -152,7 +150,7 @@ def _opened(source) -> np.ndarray:
 
 
 def _release(rows: np.ndarray) -> None:
-    """Return the pages of a memory map to the system: otherwise all that was read counts as memory of the process."""
+    """Return the pages of a memory map to the system, so that they no longer count as memory of the process."""
     mapped = getattr(rows, "_mmap", None)
     if mapped is not None and getattr(rows, "mode", None) in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
         mapped.madvise(mmap.MADV_DONTNEED)
@@ -217,7 +215,7 @@ class RowSums:
         return self.triangle[:, 1:] + self.triangle[:, [0]] * self.centre
 
     def through(self, matrix: np.ndarray) -> RowSums:
-        """Return the sums of the rows times a matrix, which may have fewer lines than the rows have columns."""
+        """Return the sums of the rows times a matrix, which may have fewer rows than they have columns."""
         length = len(matrix)
         centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
         first, inner, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from typing import ClassVar
 
-from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns
-from bagwise.bags.checks import compared
+import numpy as np
+from sklearn.base import clone
+
+from bagwise.bags import Bags, bag_folds
+from bagwise.bags.checks import check_options, compared
 from bagwise.bags.segments import segment_sum
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors.attention.attention_regressor import AttentionRegressor
 from bagwise.regressors.embedding_ridge import EmbeddingRidge
-from bagwise.regressors.pipeline import FittedDisplay
-
-USES = ("loss", "embedding", "both")
+from bagwise.regressors.pipeline import BagRegressor
 
 
-class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
+class AttentionWeighted(BagRegressor):
     r"""Regression on embedded out-of-fold instance predictions, with attention as the weights of the instances.
 
     The instances of bag i have the attention a_il of a network that never saw the target of the bag. Their weights are
@@ -43,10 +43,14 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    power_ : the ρ chosen
-    errors_ : mean squared left-out error of the second stage for each power
-    attention_, instances_, head_ : fitted
-    weights_ : the cross-fitted attention of every training instance, summing to one in each bag
+    power_ : float
+        The ρ chosen.
+    errors_ : ndarray of shape (n_powers,)
+        Mean squared left-out error of the second stage for each power.
+    attention_, instances_, head_ : fitted estimators
+        The attention networks, the instance regressor, and the second stage.
+    weights_ : ndarray of shape (n_instances,)
+        The cross-fitted attention of each training instance, summing to one in each bag.
 
     Notes
     -----
@@ -70,6 +74,9 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
     Uriot (2019), Target-wise kernel mean embedding in multiple instance regression, section on future work.
     """
 
+    _reads: ClassVar = {"apart": True}
+    slack = None  # the head has limits
+
     def __init__(self, attention=None, instances=None, head=None, *, use: str = "both", powers=(0.0, 0.5, 1.0)):
         self.attention = attention
         self.instances = instances
@@ -77,59 +84,50 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
         self.use = use
         self.powers = powers
 
-    def fit(self, bags, y, sample_weight=None) -> AttentionWeighted:
-        if self.use not in USES:
-            raise ValueError(f"use must be one of {', '.join(map(repr, USES))}, not {self.use!r}")
+    def _fit(self, bags, y, weight) -> None:
+        check_options(self, use=("loss", "embedding", "both"))
         if len(self.powers) == 0 or min(self.powers) < 0:
             raise ValueError(f"powers must hold at least one number, none below zero, not {self.powers!r}")
-        bags, y = check_fit(bags, y, fitting=self, apart=True)
+        bags = compared(bags)
         stage = clone(self.instances) if self.instances is not None else OutOfFold()
         fold = bag_folds(bags, stage.folds, random_state=stage.random_state)
         self.attention_ = clone(self.attention) if self.attention is not None else AttentionRegressor()
-        self.weights_ = self.attention_.cross_fit_weights(compared(bags), y, fold, sample_weight)
-        tried = self._try_all(stage, compared(bags), y, sample_weight)
-        self.errors_ = np.array([head.error_ for _, head in tried])
+        self.weights_ = self.attention_.cross_fit_weights(bags, y, fold, weight)
+        candidates = self._fit_all(stage, bags, y, weight)
+        self.errors_ = np.array([head.error_ for _, head in candidates])
         best = int(np.argmin(self.errors_))
-        self.power_, (self.instances_, self.head_) = float(self.powers[best]), tried[best]
-        remember_columns(self, bags)
-        return self
+        self.power_, (self.instances_, self.head_) = float(self.powers[best]), candidates[best]
 
-    def predict(self, bags) -> np.ndarray:
-        bags = check_bags(bags, fitted=self, apart=True)
-        column = self.instances_.transform(bags)
-        return self.head_.predict(self._embedded(column, self._weigh(bags)))
+    def _predict(self, bags) -> np.ndarray:
+        return self.head_.predict(self._embedded(bags))
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return the prediction of the instance regressor for each instance."""
-        return self.instances_.transform(check_bags(bags, fitted=self, apart=True)).instances[:, 0].astype(np.float64)
+        return self.instances_.transform(self._checked(bags)).instances[:, 0].astype(np.float64)
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the share of each instance in the embedding of its bag (in the loss, if only that is weighted)."""
-        bags = check_bags(bags, fitted=self, apart=True)
+        bags = self._checked(bags)
         return self._weigh(bags) / bags.expand(bags.sizes)
 
     def contributions(self, bags) -> np.ndarray:
         """Return the contribution of each instance: its share in the embedding times its prediction as a bag of one."""
-        bags = check_bags(bags, fitted=self, apart=True)
-        column = self.instances_.transform(bags)
-        alone = self.head_.predict_instances(self._embedded(column, np.ones(bags.n_instances)))
-        share = self._weigh(bags) if self._in_embedding(self.power_) else np.ones(bags.n_instances)
-        return share * alone / bags.expand(bags.sizes)
+        return self.head_.contributions(self._embedded(self._checked(bags)))
 
-    def _try_all(self, stage, bags, y, sample_weight) -> list:
+    def _fit_all(self, stage, bags, y, weight) -> list:
         """Return the fitted stage and head for each power."""
-        tried, shared = [], None
+        candidates, shared = [], None
         for power in self.powers:
             weighed = bags.with_weights(powered(self.weights_, bags, power))
-            if self.use == "embedding":
-                shared = shared or _fitted(stage, bags, y, sample_weight)
-                fitted, column = shared
-            else:
-                fitted, column = _fitted(clone(stage), weighed if power else bags, y, sample_weight)
+            if shared is None or self.use != "embedding":
+                fitted = clone(stage)
+                column = fitted.fit_transform(weighed if power and self.use != "embedding" else bags, y, weight)
+                shared = fitted, column
+            fitted, column = shared
             head = clone(self.head) if self.head is not None else EmbeddingRidge(KernelMean())
             column = column._with(weights=weighed.weights if self._in_embedding(power) else None)
-            tried.append((fitted, head.fit(column, y, sample_weight)))
-        return tried
+            candidates.append((fitted, head.fit(column, y, weight)))
+        return candidates
 
     def _in_embedding(self, power: float) -> bool:
         return bool(power) and self.use != "loss"
@@ -139,8 +137,9 @@ class AttentionWeighted(FittedDisplay, RegressorMixin, BaseEstimator):
             return np.ones(bags.n_instances)
         return powered(self.attention_.instance_weights(bags), bags, self.power_)
 
-    def _embedded(self, column: Bags, weight: np.ndarray) -> Bags:
-        return column.with_weights(weight) if self._in_embedding(self.power_) else column
+    def _embedded(self, bags: Bags) -> Bags:
+        column = self.instances_.transform(bags)
+        return column.with_weights(self._weigh(bags)) if self._in_embedding(self.power_) else column
 
 
 def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
@@ -155,8 +154,3 @@ def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
     """
     weight = (attention * bags.expand(bags.sizes)) ** power
     return weight * bags.expand(bags.sizes / segment_sum(weight, bags.offsets))
-
-
-def _fitted(stage: OutOfFold, bags, y, sample_weight) -> tuple[OutOfFold, Bags]:
-    column = stage.fit_transform(bags, y, sample_weight)
-    return stage, column

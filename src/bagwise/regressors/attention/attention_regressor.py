@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 
-from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.segments import segment_mean
 from bagwise.regressors.attention.network import Data, Network, Recipe, Split, attend, train_members
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
-from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.pipeline import BagRegressor
 
 
 def _is_count(value) -> bool:
@@ -125,7 +123,7 @@ def bag_moments(rows: np.ndarray, offsets: np.ndarray, order: int) -> np.ndarray
     return np.concatenate([mean, variance, *higher][:order], axis=1)
 
 
-class AttentionRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
+class AttentionRegressor(BagRegressor):
     r"""Neural network that weighs the instances of a bag, adds them up and predicts from the sum.
 
     A small network reads each instance, m_l = read(x_l). Set attention (``pooling="set"``) looks at the bag T times,
@@ -186,7 +184,7 @@ class AttentionRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstima
     Attributes
     ----------
     members_ : list
-        The networks kept: parameters by name as arrays, scale of the targets, error, epochs.
+        The networks kept: parameters, scale of the targets, error, epochs.
     validation_errors_ : ndarray
         Mean squared error of each network on its held-out bags, relative to predicting the mean.
 
@@ -254,17 +252,15 @@ class AttentionRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstima
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> AttentionRegressor:
-        bags, y = check_fit(bags, y, fitting=self)
-        self._train(bags, y, sample_weight, [np.ones(len(bags), dtype=bool)])
-        return self
+    def _fit(self, bags, y, weight) -> None:
+        self._train(bags, y, weight, [np.ones(len(bags), dtype=bool)])
 
-    def predict(self, bags) -> np.ndarray:
-        return self.within_limits(self._attend(check_bags(bags, fitted=self), self.members_)[0])
+    def _predict(self, bags) -> np.ndarray:
+        return self._attend(bags, self.members_)[0]
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the attention of each instance, averaged over networks and looks; it sums to one in each bag."""
-        return self._attend(check_bags(bags, fitted=self), self.members_)[1]
+        return self._attend(self._checked(bags), self.members_)[1]
 
     def cross_fit_weights(self, bags, y, fold, sample_weight=None) -> np.ndarray:
         """Fit, and return the attention of each instance by networks that saw no target of its bag's fold.
@@ -289,38 +285,38 @@ class AttentionRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstima
                 f"fold has {len(fold)} entries, {len(names)} of them different. One entry per bag ({len(bags)}) and at "
                 "least two different ones are required. Pass the fold of each bag."
             )
-        parts = self._train(bags, y, sample_weight, [fold != k for k in range(len(names))])
+        weight = weights_or_ones(sample_weight, bags)
+        self.remember_targets(y, weight)
+        parts = self._train(bags, y, weight, [fold != k for k in range(len(names))])
+        remember_columns(self, bags)
         weights = np.empty(bags.n_instances)
         for k, members in enumerate(parts):
             positions = np.flatnonzero(fold == k)
             weights[bags.rows(positions)] = self._attend(bags[positions], members)[1]
         return weights
 
-    def _train(self, bags, y, sample_weight, seen: list[np.ndarray]) -> list[list]:
-        """Train ``restarts`` networks for each mask of bags that they may see, and return those kept for each mask."""
+    def _train(self, bags, y, weight, masks: list[np.ndarray]) -> list[list]:
+        """Train ``restarts`` networks on the bags of each mask, and return those kept for each mask."""
         recipe = checked_recipe(self)
-        weight = weights_or_ones(sample_weight, bags)
-        self.remember_targets(y, weight)
-        seen = [mask & (weight > 0) for mask in seen]
-        if not all(mask.any() for mask in seen):
+        masks = [mask & (weight > 0) for mask in masks]
+        if not all(mask.any() for mask in masks):
             raise ValueError(NO_WEIGHT)
         fold = few_folds(bags, round(1 / self.validation_fraction), recipe.seed)
-        splits = [Split.of(mask, fold, r) for mask in seen for r in range(self.restarts)]
+        splits = [Split.of(mask, fold, r) for mask in masks for r in range(self.restarts)]
         self.inputs_ = Inputs.of(bags, self.moments)
         data = self.inputs_(bags)
         sizes = {"read": tuple(self.read), "pooling": self.pooling, "looks": self.looks, "head": tuple(self.head)}
         self.network_ = Network(bags.n_features, data.moments.shape[1], **sizes)
         members = train_members(self.network_, data, y, weight, splits, recipe, n_jobs=self.n_jobs)
         self.validation_errors_ = np.array([member.error for member in members])
-        parts = [self._kept(members[i : i + self.restarts]) for i in range(0, len(members), self.restarts)]
+        parts = [self._useful(members[i : i + self.restarts]) for i in range(0, len(members), self.restarts)]
         self.members_ = [member for part in parts for member in part]
-        remember_columns(self, bags)
         return parts
 
     def _attend(self, bags, members) -> tuple[np.ndarray, np.ndarray]:
         return attend(self.network_, members, self.inputs_(bags))
 
-    def _kept(self, members: list) -> list:
+    def _useful(self, members: list) -> list:
         # A network whose error exceeds one by rounding explains nothing: the first weights predict the mean.
         explained = np.maximum(1.0 - np.array([member.error for member in members]), 0.0)
         limit = self.keep * explained.max()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from bagwise.execution.resources import Shared
-from bagwise.regressors.attention.network import ROWS, Data, Network, Recipe, Task, Trained, cut
+from bagwise.regressors.attention.network import ROWS, Data, Network, Recipe, Task, cuts
 
 LARGEST = 2**28  # numbers in the largest array of a training step; more networks are trained one group after the other
 
@@ -54,10 +54,10 @@ def forward(network: Network, vectors: Tensor, batch: Batch) -> tuple[Tensor, Te
 
     With ``pooling="mean"`` the numbers h (rows, networks) take the place of the attention.
     """
-    shapes = network.shapes
+    sizes = network.layers.values()
     # split, not slices: its derivative is one concatenation.
-    parts = vectors.split([int(np.prod(shape)) for shape in shapes.values()], dim=1)
-    parameters = {name: part.unflatten(1, shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+    parts = iter(vectors.split([n for inputs, outputs in sizes for n in (inputs * outputs, outputs)], dim=1))
+    parameters = {name: (next(parts).unflatten(1, size), next(parts)) for name, size in network.layers.items()}
     read = batch.rows
     for i in range(len(network.read)):
         read = _dense(parameters, f"read{i}", read).relu()
@@ -78,7 +78,7 @@ def forward(network: Network, vectors: Tensor, batch: Batch) -> tuple[Tensor, Te
 
 
 def _set(looks: int, parameters, batch: Batch, read: Tensor) -> tuple[Tensor, Tensor]:
-    gates = parameters["lstm.bias"].expand(len(batch.moments), -1, -1)  # the first input and state are zero
+    gates = parameters["lstm"][1].expand(len(batch.moments), -1, -1)  # the first input and state are zero
     cell, attention = read.new_zeros(()), []
     for _ in range(looks):
         into, keep, out, new = gates.chunk(4, dim=2)
@@ -94,7 +94,7 @@ def _set(looks: int, parameters, batch: Batch, read: Tensor) -> tuple[Tensor, Te
 
 def _dense(parameters, name: str, values: Tensor) -> Tensor:
     """Apply a layer to values (rows, networks, inputs), or (rows, inputs) that are the same for all networks."""
-    weight, bias = parameters[f"{name}.weight"], parameters[f"{name}.bias"]
+    weight, bias = parameters[name]
     if values.ndim == 2:
         networks, inputs, outputs = weight.shape
         joined = weight.transpose(0, 1).reshape(inputs, networks * outputs)
@@ -148,8 +148,11 @@ def _deterministic_kernels():
 _deterministic = Shared(_deterministic_kernels)
 
 
-def train(network: Network, data: Data, task: Task, starts: np.ndarray, recipe: Recipe) -> Trained:
-    """Train the networks as `network.train_members` describes, as many at once as memory allows."""
+def train(network: Network, data: Data, task: Task, starts: np.ndarray, recipe: Recipe) -> list[np.ndarray]:
+    """Return the best parameters of the networks, their held-out errors, and their epochs.
+
+    As many networks are trained at once as memory allows.
+    """
     samples = Samples(data, recipe.device)
     rows = max(int(data.sizes.max()), min(ROWS, int(recipe.batch_size * data.sizes.mean())))
     at_once = max(1, LARGEST // (rows * max(network.read, default=1)))
@@ -159,18 +162,17 @@ def train(network: Network, data: Data, task: Task, starts: np.ndarray, recipe: 
             _train(network, samples, used, task[i : i + at_once], starts[i : i + at_once], recipe)
             for i in range(0, len(starts), at_once)
         ]
-    names = ("vectors", "errors", "epochs")
-    return Trained(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def _train(network: Network, samples: Samples, used, task: Task, starts: np.ndarray, recipe: Recipe) -> Trained:
+def _train(network: Network, samples: Samples, used, task: Task, starts: np.ndarray, recipe: Recipe) -> tuple:
     vectors = samples.rows.new_tensor(starts).requires_grad_()
     optimizer = torch.optim.AdamW([vectors], recipe.learning_rate, weight_decay=recipe.weight_decay)
     mixed, random = recipe.precision == "bfloat16", np.random.default_rng(recipe.seed)
     best, errors = vectors.detach().clone(), _held_out_errors(network, samples, task, vectors)
     epochs, active = np.zeros(len(starts), dtype=np.int64), np.ones(len(starts), dtype=bool)
     for epoch in range(1, recipe.epochs + 1):
-        for positions in cut(random.permutation(used), samples.sizes, recipe.batch_size):
+        for positions in _batches(random.permutation(used), samples.sizes, recipe.batch_size):
             targets = (task.targets[positions], task.learn[positions], task.blend)
             targets = (samples.rows.new_tensor(part) for part in targets)
             with torch.autocast(vectors.device.type, torch.bfloat16, enabled=mixed):  # biases keep the sums in float32
@@ -185,13 +187,17 @@ def _train(network: Network, samples: Samples, used, task: Task, starts: np.ndar
         active &= epoch - epochs < recipe.patience
         if not active.any():
             break
-    return Trained(best.cpu().numpy(), errors, epochs)
+    return best.cpu().numpy(), errors, epochs
+
+
+def _batches(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> list[np.ndarray]:
+    return np.split(positions, cuts(positions, sizes, n_bags)[1:-1])
 
 
 @torch.no_grad()
 def _held_out_errors(network: Network, samples: Samples, task: Task, vectors: Tensor) -> np.ndarray:
     errors, held = np.zeros(len(vectors)), np.flatnonzero(task.held.any(axis=1))
-    for positions in cut(held, samples.sizes, len(held)):
+    for positions in _batches(held, samples.sizes, len(held)):
         predictions = forward(network, vectors, samples.batch(positions))[0].cpu().numpy()
         errors += (task.held[positions] * (predictions - task.targets[positions]) ** 2).sum(axis=0)
     return errors

@@ -6,7 +6,7 @@ together by torch (`gpu`). Predictions are made on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,14 +67,6 @@ class Network:
         return layers | {f"head{i}": pair for i, pair in enumerate(zip(widths, widths[1:], strict=False))}
 
     @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of each parameter, by name, in the order of the flat vector."""
-        shapes = {}
-        for name, (inputs, outputs) in self.layers.items():
-            shapes |= {f"{name}.weight": (inputs, outputs), f"{name}.bias": (outputs,)}
-        return shapes
-
-    @property
     def plan(self) -> np.ndarray:
         """Inputs, outputs and start in the flat vector of each layer, a row per layer."""
         sizes = np.array(list(self.layers.values()), dtype=np.int64)
@@ -97,16 +89,6 @@ class Network:
             bound = 0.0 if name == last else 1.0 / np.sqrt(inputs)
             parts.append(random.uniform(-bound, bound, (inputs + 1) * outputs))
         return np.concatenate(parts)
-
-    def named(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the parameters of one network by name."""
-        ends = np.cumsum([np.prod(shape) for shape in self.shapes.values()])
-        parts = np.split(vector.astype(np.float32), ends[:-1])
-        return {name: part.reshape(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
-
-    def flat(self, parameters: dict[str, np.ndarray]) -> np.ndarray:
-        """Return the vector of which `named` makes the parameters, in double precision."""
-        return np.concatenate([np.ravel(parameters[name]) for name in self.shapes]).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -158,22 +140,13 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """Best weights of each network, their errors on held-out bags, and the epochs at which they were reached."""
-
-    vectors: np.ndarray
-    errors: np.ndarray
-    epochs: np.ndarray
-
-
-@dataclass(frozen=True)
 class Member:
-    """Trained network: parameters by name, the scale of its targets, and how it was stopped.
+    """Trained network: its parameters, the scale of its targets, and how it was stopped.
 
     ``error`` is the mean squared error on its held-out bags, relative to that of predicting the mean.
     """
 
-    parameters: dict[str, np.ndarray]
+    parameters: np.ndarray
     target: TargetScale
     error: float
     epochs: int
@@ -181,34 +154,29 @@ class Member:
 
 @dataclass(frozen=True)
 class Split:
-    """Bags, as a mask each, that a network learns from and is stopped by."""
+    """Masks of the bags that a network learns from and is stopped by."""
 
     learn: np.ndarray
     held: np.ndarray
 
     @classmethod
-    def of(cls, seen: np.ndarray, fold: np.ndarray, restart: int) -> Split:
-        """Hold out one fold of the bags that may be seen; each restart another, so that most learn from any bag."""
-        folds = np.unique(fold[seen])
-        held = seen & (fold == folds[restart % len(folds)])
-        learn = seen & ~held
-        return cls(learn if learn.any() else held, held)  # all of one group: stopped by what it learns from
+    def of(cls, allowed: np.ndarray, fold: np.ndarray, restart: int) -> Split:
+        """Hold out one fold of the allowed bags; each restart another, so that most networks learn from any bag."""
+        folds = np.unique(fold[allowed])
+        held = allowed & (fold == folds[restart % len(folds)])
+        learn = allowed & ~held
+        return cls(learn if learn.any() else held, held)  # all of one group: stopped by the bags that it learns from
 
 
-def cut(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> Iterator[np.ndarray]:
-    """Yield batches of at most ``n_bags`` bags and `ROWS` instances; a larger bag is alone."""
-    start = rows = 0
+def cuts(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> np.ndarray:
+    """Return where batches begin, and the end: at most ``n_bags`` bags and `ROWS` instances, or one larger bag."""
+    starts, rows = [0], 0
     for i, size in enumerate(sizes[positions]):
-        if i > start and (i - start == n_bags or rows + size > ROWS):
-            yield positions[start:i]
-            start, rows = i, 0
+        if i > starts[-1] and (i - starts[-1] == n_bags or rows + size > ROWS):
+            starts.append(i)
+            rows = 0
         rows += size
-    yield positions[start:]
-
-
-def _cuts(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> np.ndarray:
-    """Return the positions at which the batches of `cut` begin, and the end."""
-    return np.cumsum([0, *(len(part) for part in cut(positions, sizes, n_bags))])
+    return np.array([*starts, len(positions)])
 
 
 def train_members(
@@ -232,11 +200,14 @@ def train_members(
             from bagwise.regressors.attention import gpu
         announce("training networks", device)
         trained = gpu.train(network, data, task, starts, replace(recipe, device=device))
-    parts = zip(trained.vectors, trained.errors, trained.epochs, scales, strict=True)
-    return [Member(network.named(vector), scale, float(error), int(epochs)) for vector, error, epochs, scale in parts]
+    return [
+        Member(vector.astype(np.float32), scale, float(error), int(epochs))
+        for vector, error, epochs, scale in zip(*trained, scales, strict=True)
+    ]
 
 
-def _train_by_kernels(network, data: Data, task: Task, starts, recipe: Recipe, n_jobs) -> Trained:
+def _train_by_kernels(network, data: Data, task: Task, starts, recipe: Recipe, n_jobs) -> Iterable:
+    """Return the best parameters of the networks, their held-out errors, and their epochs."""
     attention_kernels(True)  # compile or load before threads start
     used = np.flatnonzero(task.learn.any(axis=1))
     arrays = data.arrays(np.float32), data.arrays(np.float64)
@@ -244,22 +215,22 @@ def _train_by_kernels(network, data: Data, task: Task, starts, recipe: Recipe, n
         trained = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")(
             delayed(_train_alone)(network, *arrays, used, task[i], start, recipe) for i, start in enumerate(starts)
         )
-    return Trained(*(np.array(part) for part in zip(*trained, strict=True)))
+    return zip(*trained, strict=True)
 
 
 def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start, recipe: Recipe) -> tuple:
-    """Return the best weights, their held-out error and their epoch of one network.
+    """Return the best parameters of one network, their held-out error and their epoch.
 
     Adam with decoupled weight decay, until ``patience`` epochs have passed without improvement.
     """
     kernels, sizes, shape, plan = attention_kernels(True), np.diff(arrays[-1]), network.shape, network.plan
     targets, learn = task.targets.astype(np.float32), task.learn.astype(np.float32)
     held = np.flatnonzero(task.held)
-    batches = _cuts(held, sizes, len(held))
+    held_batches = cuts(held, sizes, len(held))
     predictions, weights = np.empty(len(held)), np.empty(sizes.sum())
 
     def held_out_error() -> float:
-        kernels.predict(exact_arrays, shape, plan, held, batches, vector.astype(np.float64), predictions, weights)
+        kernels.predict(exact_arrays, shape, plan, held, held_batches, vector.astype(np.float64), predictions, weights)
         return float((task.held[held] * (predictions - task.targets[held]) ** 2).sum())
 
     vector = start.astype(np.float32)
@@ -267,10 +238,10 @@ def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start
     best, error, at = vector.copy(), held_out_error(), 0
     for epoch in range(1, recipe.epochs + 1):
         order = random.permutation(used)
-        cuts = _cuts(order, sizes, recipe.batch_size)
+        batches = cuts(order, sizes, recipe.batch_size)
         state = np.float32(task.blend), vector, memory, recipe.learning_rate, recipe.weight_decay, steps
-        kernels.train_epoch(arrays, shape, plan, order, cuts, targets, learn, *state)
-        steps, now = steps + len(cuts) - 1, held_out_error()
+        kernels.train_epoch(arrays, shape, plan, order, batches, targets, learn, *state)
+        steps, now = steps + len(batches) - 1, held_out_error()
         if now < error:
             best, error, at = vector.copy(), now, epoch
         if epoch - at >= recipe.patience:
@@ -293,17 +264,18 @@ def attention_kernels(training: bool = False):
 def attend(network: Network, members: list[Member], data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return predictions of the bags and attention of the instances, averaged over members.
 
-    In double precision, so that a bag's numbers do not depend on the other bags beyond rounding.
+    With ``pooling="mean"`` the values h of the instances take the place of the attention. In double precision, so that
+    a bag's numbers do not depend on the other bags beyond rounding.
     """
     kernels, arrays, n_bags = attention_kernels(), data.arrays(np.float64), len(data.sizes)
     order = np.arange(n_bags)
-    cuts = _cuts(order, data.sizes, n_bags)
+    batches = cuts(order, data.sizes, n_bags)
     predictions, attention = np.zeros(n_bags), np.zeros(len(data.rows))
     outputs, weights = np.empty(n_bags), np.empty(len(data.rows))
     with one_thread():
         for member in members:
-            vector = network.flat(member.parameters)
-            kernels.predict(arrays, network.shape, network.plan, order, cuts, vector, outputs, weights)
-            predictions += member.target.mean + member.target.scale * outputs
-            attention += weights
+            target, parameters = member.target, member.parameters.astype(np.float64)
+            kernels.predict(arrays, network.shape, network.plan, order, batches, parameters, outputs, weights)
+            predictions += target.mean + target.scale * outputs
+            attention += target.mean + target.scale * weights if network.pooling == "mean" else weights
     return predictions / len(members), attention / len(members)

@@ -1,36 +1,35 @@
-"""A Gaussian process of the instances, seen through the aggregates of bags: means, sums, counts and rates."""
+"""Gaussian process of the instances, learned from aggregates of bags: means, sums, counts and rates."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 from scipy.special import expit, xlog1py, xlogy
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags, remember_columns
 from bagwise.bags.checks import check_options
 from bagwise.bags.segments import row_blocks, segment_sum
-from bagwise.bags.validation import Parameter, ParameterError, name_bags
+from bagwise.bags.validation import Parameter, ParameterError, name_bags, warn_user
 from bagwise.embeddings.feature_mean import FeatureMean, mean_of_features
 from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import FourierFeatures, sample_rows
 from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
-from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.pipeline import BagRegressor
 
 GRID = {"kernel": ["gaussian", "matern32"], "bandwidth": [0.25, 0.5, 1.0, 2.0, 4.0]}
 BLOCK_ROWS = 4096  # instances at a time
-HELD = 2**25  # numbers: features of so many are kept between the steps of a fit, and made again where there are more
-SEARCHED = 100_000  # instances: where there are more, some of the bags choose the setting of counts and rates
+CACHED = 2**25  # numbers: up to so many features are kept between the steps of a fit, otherwise computed again
+SEARCHED = 100_000  # instances: of more, some bags choose the setting of counts and rates
 STEPS, TOLERANCE, ROUGH = 100, 1e-6, 1e-3  # of Fisher scoring, the change of f at which it ends, and in the search
-FAR = 10.0  # a total exposure so many times the largest of training is warned of
+FAR = 10.0  # warn of a total exposure so many times the largest of training
 
 
 class Likelihood(NamedTuple):
@@ -63,25 +62,27 @@ def exposures(bags: Bags) -> np.ndarray:
 
 
 class ExposureMixin:
-    """Mixin for regressors with ``aggregate`` "mean" or "sum", which checks exposures (instance weights)."""
+    """Mixin for bag regressors with ``aggregate`` "mean" or "sum", which checks exposures (instance weights)."""
+
+    _reads: ClassVar = {"allow_weights": True}
 
     @property
     def counts_exposure(self) -> bool:
         return self.aggregate == "sum"
 
-    def _remember_exposures(self, bags: Bags, total: np.ndarray) -> None:
-        own = None if bags.weights is None else bags.weights[bags.weights > 0]
-        self.remember_exposures(None if own is None else (own.min(), own.max()), total)
+    def _remember_exposures(self, bags: Bags) -> None:
+        positive = None if bags.weights is None else bags.weights[bags.weights > 0]
+        self.remember_exposures(None if positive is None else (positive.min(), positive.max()), exposures(bags))
 
-    def remember_exposures(self, own: tuple[float, float] | None, total: np.ndarray) -> None:
-        """Note the range of the exposures of instances (None if they have none) and of bags."""
-        self.exposure_range_in_ = np.array([(1.0, 1.0) if own is None else own, (total.min(), total.max())])
-        self.with_exposure_ = own is not None
+    def remember_exposures(self, limits: tuple[float, float] | None, total: np.ndarray) -> None:
+        """Store the range of the exposures of instances (None if they have none) and of bags."""
+        self.exposure_range_in_ = np.array([(1.0, 1.0) if limits is None else limits, (total.min(), total.max())])
+        self.with_exposure_ = limits is not None
 
-    def _seen(self, bags) -> Bags:
+    def _checked(self, bags) -> Bags:
         """Check new bags: exposures as in training, with a warning for totals that are far larger."""
         warned = bags.compared if isinstance(bags, Bags) else False
-        bags = check_bags(bags, fitted=self, allow_weights=True)
+        bags = super()._checked(bags)
         if not self.counts_exposure:
             return bags
         if (bags.weights is not None) != self.with_exposure_:
@@ -91,10 +92,9 @@ class ExposureMixin:
             raise ParameterError("weights", "the model was fitted ", *how)
         total, (low, high) = exposures(bags), self.exposure_range_in_[1]
         if not warned and (far := total > FAR * high).any():
-            warnings.warn(
+            warn_user(
                 f"{name_bags(bags.ids, far)} a total exposure of {total[far][0]:.4g}, and those of training lie "
-                f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it",
-                stacklevel=4,
+                f"between {low:.4g} and {high:.4g}; predictions grow in proportion to it"
             )
         return bags
 
@@ -105,7 +105,7 @@ class ExposureMixin:
         return np.ones(bags.n_instances) if bags.weights is None else bags.weights
 
 
-class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, BaseEstimator):
+class AggregateGP(ExposureMixin, BagRegressor):
     r"""Gaussian process f of the instances, learned from aggregates y_i = Σ_l a_il f(x_il) + ε_i of bags.
 
     f(x) = b + βᵀφ(x), β ~ N(0, ρ² I), is a Gaussian process with the kernel ρ² φ(x)·φ(x'): random Fourier features or
@@ -136,33 +136,42 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
 
     Parameters
     ----------
-    features : transformer of rows, default FourierFeatures(256, linear=False)
+    features : transformer of rows, default=FourierFeatures(256, linear=False)
         φ: `FourierFeatures`, or `NystroemFeatures` for landmarks.
-    grid : dict of parameter name of the features -> list of values, optional
-        Settings among which the evidence chooses; default two kernels with five bandwidths, an empty dict for none.
-    aggregate : {"mean", "sum"}
-    likelihood : {"gaussian", "poisson", "binomial"}
-    random_state : int
-        For the default features.
+    grid : dict, optional
+        Lists of values for parameters of the features, among which the evidence chooses. The default is two kernels
+        with five bandwidths; an empty dict tries nothing.
+    aggregate : {"mean", "sum"}, default="mean"
+        Which aggregate of the instances' values the target is.
+    likelihood : {"gaussian", "poisson", "binomial"}, default="gaussian"
+        Distribution of the target given its expectation.
+    random_state : int, default=0
+        Seed of the default features.
     n_jobs : int, optional
         Settings tried at once.
 
     Attributes
     ----------
-    features_ : fitted, of the best setting
-    setting_ : dict, the setting chosen
-    posterior_ : `Evidence`, of b and β
-    noise_std_ : σ, in units of the target, for sums that of a bag of average exposure; of counts and rates None
-    noise_exposure_ : ē for Gaussian sums, else 1
+    features_ : fitted transformer
+        That of the best setting.
+    setting_ : dict
+        The setting chosen.
+    posterior_ : Evidence
+        Posterior of b and β.
+    noise_std_ : float or None
+        σ in units of the target, for sums that of a bag of average exposure; None for counts and rates.
+    noise_exposure_ : float
+        ē for Gaussian sums, else 1.
     search_ : list of (setting, log evidence)
-    exposure_range_in_ : array
+        All settings tried.
+    exposure_range_in_ : ndarray of shape (2, 2)
         The least and greatest exposure of an instance, then of a bag.
 
     Notes
     -----
-    Counts need not be whole: those estimated or adjusted are taken as they are, with a warning, for the Poisson
-    likelihood is defined for them too. Law et al. maximise a variational bound instead. Its covariance is that of
-    instances which were all observed, and much too narrow.
+    Counts need not be whole: estimated or adjusted ones are accepted with a warning, as the Poisson likelihood is
+    defined for them too. Law et al. maximise a variational bound instead, whose covariance is much too narrow: it is
+    that of instances which were all observed.
 
     Examples
     --------
@@ -204,19 +213,16 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> AggregateGP:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
+    def _fit(self, bags, y, weight) -> None:
         self._check()
         if self.likelihood != "gaussian":
-            return self._fit_counts(bags, y, weights_or_ones(sample_weight, bags))
-        jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
-        embedded = Parallel(n_jobs=self.n_jobs)(jobs)
-        self.fit_embedded(embedded, y, weights_or_ones(sample_weight, bags), exposures(bags))
-        remember_columns(self, bags)
-        self._remember_exposures(bags, exposures(bags))
-        return self
+            self._fit_counts(bags, y, weight)
+        else:
+            jobs = (delayed(_embed)(setting, embedding, bags) for setting, embedding in self._embeddings(bags))
+            self.fit_embedded(Parallel(n_jobs=self.n_jobs)(jobs), y, weight, exposures(bags))
+        self._remember_exposures(bags)
 
-    def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> AggregateGP:
+    def _fit_counts(self, bags: Bags, y: np.ndarray, weight: np.ndarray) -> None:
         total = exposures(bags)
         rates = self._rates(bags, y, total)
         counted = rates[weight > 0]
@@ -225,24 +231,21 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         if self.likelihood == "binomial" and (counted == 1).all():
             raise ValueError("every rate is one, so nothing can be learned; fit needs a bag with a rate below one")
         self.remember_targets(rates, weight)
-        some = _some_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
-        problem = bags[some], rates[some], total[some], weight[some]
-        tried = [(setting, LaplaceFit(one.features_, self.likelihood)) for setting, one in self._embeddings(bags)]
+        chosen = _searched_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
+        problem = bags[chosen], rates[chosen], total[chosen], weight[chosen]
+        tried = [(setting, LaplaceFit(mean.features_, self.likelihood)) for setting, mean in self._embeddings(bags)]
         fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem, tolerance=ROUGH) for _, fit in tried)
         self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
         best = int(np.argmax([score for _, score in self.search_]))
         fit = fits[best](bags, rates, total, weight)
         self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
         self.target_, self.noise_std_, self.noise_exposure_ = TargetScale(0.0, 1.0), None, 1.0
-        remember_columns(self, bags)
-        self._remember_exposures(bags, total)
-        return self
 
     def fit_embedded(self, embedded, y, weight: np.ndarray, exposure: np.ndarray) -> AggregateGP:
-        """Fit Gaussian targets when bags are known by their rows alone, which are arrays or `RowBlocks`.
+        """Fit Gaussian targets when bags are known by their rows alone.
 
-        ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`. A row is the mean of the features
-        of a bag; ``exposure`` is the total of each bag.
+        ``embedded`` yields (setting, fitted embedding, rows) for each of `settings`; rows are arrays or `RowBlocks`,
+        means of the features of a bag, and ``exposure`` is the total of each bag.
         """
         self._check()
         self.noise_exposure_ = 1.0
@@ -253,15 +256,11 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         self.target_ = TargetScale.of(y, weight)
         y, embedded = self.target_.standardised(y), list(embedded)
         posteriors = Parallel(n_jobs=self.n_jobs)(delayed(_posterior)(rows, y, weight) for _, _, rows in embedded)
-        return self.keep_best((*one[:2], posterior) for one, posterior in zip(embedded, posteriors, strict=True))
-
-    def keep_best(self, fitted) -> AggregateGP:
-        """Keep the best of (setting, mean of fitted features, posterior)."""
-        fitted = list(fitted)
-        self.search_ = [(setting, posterior.log_evidence()) for setting, _, posterior in fitted]
-        best = int(np.argmax([score for _, score in self.search_]))
-        self.setting_, embedding, self.posterior_ = fitted[best]
-        self.features_ = embedding.features_
+        scores = [posterior.log_evidence() for posterior in posteriors]
+        self.search_ = [(setting, score) for (setting, *_), score in zip(embedded, scores, strict=True)]
+        best = int(np.argmax(scores))
+        self.setting_, self.features_ = embedded[best][0], embedded[best][1].features_
+        self.posterior_ = posteriors[best]
         self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise) * self.noise_exposure_
         return self
 
@@ -276,28 +275,42 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
 
     def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
         """Return each setting with the mean of its fitted features."""
-        fitted, seen = [], None
+        fitted, sample = [], None
         for setting in self.settings():
             embedding = self.embedding_for(setting)
             features = embedding.fresh_features()
-            if seen is not None and getattr(features, "sampling", tuple)() == seen[0]:  # the same rows, looked up once
-                embedding.features_ = features.fit_moments(*seen[1:])
+            if sample is not None and features.sampling() == sample[0]:  # the same rows, looked up once
+                embedding.features_ = features.fit_moments(*sample[1:])
             else:
                 embedding.features_ = features.fit(bags.instances)
                 if hasattr(features, "fit_moments"):
-                    sample = bags.instances[sample_rows(bags.instances, *features.sampling())]
-                    seen = features.sampling(), features.mean_, features.scale_, sample
+                    rows = bags.instances[sample_rows(bags.instances, *features.sampling())]
+                    sample = features.sampling(), features.mean_, features.scale_, rows
             remember_columns(embedding, bags)
             fitted.append((setting, embedding))
         return fitted
 
     def predict(self, bags, return_std: bool = False, return_cov: bool = False, *, noise: bool = True):
-        """Return the expected target of each bag, with its standard deviation or the covariance of all.
+        """Predict the target of each bag.
 
-        Both are those of new targets; with ``noise=False`` those of the aggregates of f. The covariance gives the
-        standard deviation of sums and differences of bags.
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            New bags, with the features of the training bags.
+        return_std : bool, default=False
+            Whether to return the standard deviation of each target as well.
+        return_cov : bool, default=False
+            Whether to return the covariance of all targets instead, for sums and differences of bags.
+        noise : bool, default=True
+            Whether both are those of new targets, or those of the aggregates of f.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_bags,)
+        std or covariance : ndarray of shape (n_bags,) or (n_bags, n_bags)
+            Only on request.
         """
-        bags = self._seen(bags)
+        bags = self._checked(bags)
         rows, rate, slope = self._rows(bags)
         scale = exposures(bags) if self.aggregate == "sum" else np.ones(len(bags))
         mean = self.within_limits(scale * (self.target_.mean + self.target_.scale * rate), scale)
@@ -309,11 +322,11 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         return (mean, root @ root.T + np.diag(spread)) if return_cov else (mean, np.sqrt(variance + spread))
 
     def predict_instances(self, bags, return_std: bool = False):
-        """Return the value of each instance, for counts the rate per unit of exposure; on request its deviation too.
+        """Return the value of each instance (of counts, its rate per unit of exposure), and its standard deviation.
 
         The aggregates of the values are the predictions of the bags.
         """
-        bags = self._seen(bags)
+        bags = self._checked(bags)
         mean, std = np.empty(bags.n_instances), np.empty(bags.n_instances if return_std else 0)
         for start in range(0, bags.n_instances, BLOCK_ROWS):
             block = slice(start, start + BLOCK_ROWS)
@@ -327,11 +340,9 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
 
     def contributions(self, bags) -> np.ndarray:
         """Return the contribution of each instance to its bag: its value times its share or its exposure."""
-        bags = self._seen(bags)
+        bags = self._checked(bags)
         scale = exposures(bags) if self.aggregate == "sum" else 1.0
         return self.limited_contributions(self._weights(bags) * self.predict_instances(bags), bags, scale)
-
-    # The model ------------------------------------------------------------------------------------------------
 
     def _values(self, phi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return value and slope, h(f) and h'(f), of instances; standardised if Gaussian."""
@@ -355,10 +366,8 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         if self.likelihood == "gaussian":
             total = exposures(bags) * self.noise_exposure_ if self.aggregate == "sum" else np.ones(len(bags))
             return self.noise_std_**2 / total
-        own = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
-        return np.maximum(own, 0.0) / exposures(bags)
-
-    # What is accepted ------------------------------------------------------------------------------------------
+        spread = LIKELIHOODS[self.likelihood].variance(rate) - (variance if self.likelihood == "binomial" else 0.0)
+        return np.maximum(spread, 0.0) / exposures(bags)
 
     def _check(self) -> None:
         check_options(self, aggregate=("mean", "sum"), likelihood=("gaussian", *LIKELIHOODS))
@@ -373,27 +382,26 @@ class AggregateGP(TargetLimits, ExposureMixin, FittedDisplay, RegressorMixin, Ba
         if (y < 0).any():
             raise ParameterError(
                 "likelihood",
-                f"{name_bags(bags.ids, y < 0)} a {noun} below zero ({y[y < 0][0]:g}), which a {self.likelihood} "
-                "likelihood does not know; look for a fill value and leave such bags out, or use ",
+                f"{name_bags(bags.ids, y < 0)} a {noun} below zero ({y[y < 0][0]:g}), which has no {self.likelihood} "
+                "likelihood; look for a fill value and leave such bags out, or use ",
                 Parameter("likelihood", "gaussian"),
             )
         rates = y / total if self.aggregate == "sum" else y
         above = rates > 1
         if self.likelihood == "binomial" and above.any():
-            more = f"a count ({y[above][0]:g}) above its total exposure ({total[above][0]:g})"
-            what = more if self.aggregate == "sum" else f"a rate above one ({y[above][0]:g})"
+            count = f"a count ({y[above][0]:g}) above its total exposure ({total[above][0]:g})"
+            problem = count if self.aggregate == "sum" else f"a rate above one ({y[above][0]:g})"
             raise ParameterError(
                 "likelihood",
-                f"{name_bags(bags.ids, above)} {what}; a binomial likelihood counts cases among the total of the "
+                f"{name_bags(bags.ids, above)} {problem}; a binomial likelihood counts cases among the total of the "
                 "exposures: give those as instance weights, divide percentages by 100, or use ",
                 Parameter("likelihood", "poisson"),
             )
         broken = y != np.round(y)
         if self.aggregate == "sum" and broken.any():
-            warnings.warn(
-                f"{name_bags(bags.ids, broken)} a count that is not whole ({y[broken][0]:g}); it is taken as an "
-                "estimated count. Where targets are rates, use aggregate='mean'",
-                stacklevel=3,
+            warn_user(
+                f"{name_bags(bags.ids, broken)} a count that is not whole ({y[broken][0]:g}); it is read as an "
+                "estimated count. Where targets are rates, use aggregate='mean'"
             )
         return rates
 
@@ -406,22 +414,23 @@ class Aggregates(NamedTuple):
     rows: np.ndarray
 
 
-def aggregate(features: Callable, bags: Bags, values: Callable, held: list | None = None) -> Aggregates:
+def aggregate(features: Callable, bags: Bags, values: Callable, cached: list | None = None) -> Aggregates:
     """Average values and slopes of the instances over their bags; ``values`` computes both from the features.
 
-    Features are taken from ``held``, blocks in order, if there are any.
+    ``cached`` has the features of each block, if they were computed before.
     """
     share, sums = bags.shares(), None
-    blocks = held or (features(bags.instances[rows]) for rows in _blocks(bags))
-    for phi, (rows, touched, own) in zip(blocks, row_blocks(bags.offsets, BLOCK_ROWS), strict=True):
+    blocks = cached or (features(bags.instances[rows]) for rows in _blocks(bags))
+    for phi, (rows, touched, offsets) in zip(blocks, row_blocks(bags.offsets, BLOCK_ROWS), strict=True):
         phi = np.asarray(phi, dtype=np.float64)
         value, slope = values(phi)
         moved = share[rows] * slope
         sums = np.zeros((len(bags), phi.shape[1] + 2)) if sums is None else sums
-        sums[touched, 0] += segment_sum(share[rows] * value, own)
-        sums[touched, 1] += segment_sum(moved, own)
-        # A line of weights for every bag, so that compiled code adds up the features without another array of them.
-        sums[touched, 2:] += csr_array((moved, np.arange(len(phi)), own), shape=(len(own) - 1, len(phi))) @ phi
+        sums[touched, 0] += segment_sum(share[rows] * value, offsets)
+        sums[touched, 1] += segment_sum(moved, offsets)
+        # A row of weights per bag, so that compiled code adds up the features without a copy of them.
+        weights = csr_array((moved, np.arange(len(phi)), offsets), shape=(len(offsets) - 1, len(phi)))
+        sums[touched, 2:] += weights @ phi
     level, slope = sums[:, 0], sums[:, 1]
     return Aggregates(level, slope, sums[:, 2:] / slope[:, None])
 
@@ -464,8 +473,8 @@ class LaplaceFit:
     def _fit(self, bags, rates, total, weight, tolerance) -> LaplaceFit:
         likelihood = LIKELIHOODS[self.likelihood]
         width = self.features.transform(bags.instances[:2]).shape[1]
-        small = bags.n_instances * width <= HELD
-        held = [self.features.transform(bags.instances[rows]) for rows in _blocks(bags)] if small else None
+        is_small = bags.n_instances * width <= CACHED
+        cached = [self.features.transform(bags.instances[rows]) for rows in _blocks(bags)] if is_small else None
         counted = weight * total
 
         def look(coef, intercept) -> tuple[Aggregates, float]:
@@ -473,20 +482,20 @@ class LaplaceFit:
                 value = likelihood.link(phi @ coef + intercept)
                 return value, likelihood.slope(value)
 
-            found = aggregate(self.features.transform, bags, values, held)
-            log_density = counted @ likelihood.log_density(rates, found.level)
-            return found, float(log_density) if np.isfinite(found.rows).all() else -np.inf
+            sums = aggregate(self.features.transform, bags, values, cached)
+            log_density = counted @ likelihood.log_density(rates, sums.level)
+            return sums, float(log_density) if np.isfinite(sums.rows).all() else -np.inf
 
         if hasattr(self, "posterior"):  # from the search
             coef, intercept = self._point()
         else:
             coef, intercept = np.zeros(width), float(likelihood.inverse(np.average(rates, weights=counted)))
-        at, found, density = np.append(coef, intercept), *look(coef, intercept)
+        at, now, density = np.append(coef, intercept), *look(coef, intercept)
         mixing = AndersonMixing()
         for _ in range(STEPS):
-            importance = counted * found.slope**2 / likelihood.variance(found.level)
-            working = found.rows @ at[:-1] + at[-1] + (rates - found.level) / found.slope
-            self.posterior = Evidence(found.rows, working, importance, noise=1.0)
+            importance = counted * now.slope**2 / likelihood.variance(now.level)
+            working = now.rows @ at[:-1] + at[-1] + (rates - now.level) / now.slope
+            self.posterior = Evidence(now.rows, working, importance, noise=1.0)
             towards, penalty = np.append(*self._point()), 0.5 / self.posterior.ratio
             before = density - penalty * at[:-1] @ at[:-1]
             for new in (mixing(at, towards), towards, *(at + (towards - at) / 2**k for k in range(1, 20))):
@@ -494,20 +503,15 @@ class LaplaceFit:
                 if density - penalty * new[:-1] @ new[:-1] > before - 1.0:  # ρ moves too: a small loss may be none
                     break
             moved = np.abs(now.rows @ (new - at)[:-1] + (new - at)[-1]).max()
-            at, found = new, now
+            at = new
             if moved < tolerance:
                 break
         else:
             if tolerance == TOLERANCE:
                 warnings.warn(f"the posterior was not found in {STEPS} steps", ConvergenceWarning, stacklevel=2)
-        coef = at[:-1]
-        posterior = self.posterior
-        self.log_evidence = float(
-            density
-            - coef @ coef / (2 * posterior.ratio)
-            - 0.5 * np.log1p(posterior.ratio * posterior.spectrum).sum()
-            - 0.5 * np.log(importance.sum())
-        )
+        coef, ratio = at[:-1], self.posterior.ratio
+        log_determinant = np.log1p(ratio * self.posterior.spectrum).sum() + np.log(importance.sum())
+        self.log_evidence = float(density - coef @ coef / (2 * ratio) - 0.5 * log_determinant)
         return self
 
     def _point(self) -> tuple[np.ndarray, float]:
@@ -525,10 +529,10 @@ def _posterior(rows: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Evidence:
         return Evidence(rows, y, weight)
 
 
-def _some_bags(bags: Bags) -> np.ndarray:
+def _searched_bags(bags: Bags) -> np.ndarray:
     """Return bags with at most `SEARCHED` instances in total, evenly spread over their order; at least two."""
     if bags.n_instances <= SEARCHED:
         return np.arange(len(bags))
     order = np.argsort(np.arange(len(bags)) * 0.6180339887498949 % 1.0)  # the golden ratio: any first few are spread
-    kept = max(2, int(np.searchsorted(np.cumsum(bags.sizes[order]), SEARCHED, side="right")))
-    return np.sort(order[:kept])
+    n_bags = max(2, int(np.searchsorted(np.cumsum(bags.sizes[order]), SEARCHED, side="right")))
+    return np.sort(order[:n_bags])

@@ -1,24 +1,25 @@
-"""Bayesian linear regression on an embedding: a mean and a standard deviation for every bag.
+"""Bayesian linear regression on an embedding: a mean and a standard deviation for each bag.
 
-Also shared by the Bayesian regressors: the scale of targets, folds of held-out bags, the score of a prediction.
+It also has what the Bayesian regressors share: the scale of targets, folds of bags, the score of a prediction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import brentq, minimize_scalar
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import Bags, bag_folds, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags, bag_folds
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
-from bagwise.regressors.pipeline import AdditiveMixin, FittedDisplay
+from bagwise.regressors.pipeline import AdditiveMixin, BagRegressor
 from bagwise.regressors.row_blocks import row_blocks, row_sums
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # relative to the largest target: smaller differences are rounding
@@ -44,9 +45,44 @@ class TargetScale:
     def standardised(self, y: np.ndarray) -> np.ndarray:
         return (y - self.mean) / self.scale if self.scale else np.zeros(len(y))
 
-    def restored(self, mean: np.ndarray, variance: np.ndarray, return_std: bool):
-        mean = self.mean + self.scale * mean
-        return (mean, self.scale * np.sqrt(variance)) if return_std else mean
+    def restored(self, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and standard deviation in units of the targets."""
+        return self.mean + self.scale * mean, self.scale * np.sqrt(variance)
+
+
+class PredictiveRegressor(BagRegressor):
+    """Base of regressors with a standard deviation for each prediction.
+
+    A subclass has ``target_``, a `TargetScale`, and ``_moments(bags)``, mean and variance of standardised targets.
+    """
+
+    _reads: ClassVar = {"allow_weights": True}
+
+    def predict(self, bags, return_std: bool = False):
+        """Predict the target of each bag.
+
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            New bags, with the features of the training bags.
+        return_std : bool, default=False
+            Whether to return the standard deviation of each target as well.
+
+        Returns
+        -------
+        mean : ndarray of shape (n_bags,)
+        std : ndarray of shape (n_bags,)
+            Only if ``return_std``.
+        """
+        bags = self._checked(bags)
+        mean, std = self.target_.restored(*self._moments(bags))
+        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
+
+    def _predict(self, bags) -> np.ndarray:
+        return self.target_.restored(*self._moments(bags))[0]
+
+    def _moments(self, bags: Bags) -> tuple[np.ndarray, np.ndarray]:
+        raise NotImplementedError
 
 
 def negative_log_likelihood(y, mean, std) -> np.ndarray:
@@ -77,7 +113,7 @@ def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.nda
 LOG_RATIOS = np.linspace(-10.0, 40.0, 51)
 
 
-class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator):
+class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
     r"""y_i = b + βᵀ z_i + ε, β ~ N(0, ρ² I), ε ~ N(0, σ²), with ρ and σ where the evidence is largest.
 
     z_i is the row of bag i, b has a flat prior. The evidence p(y | ρ, σ) = N(y; 0, ρ² Z Zᵀ + σ² I), rows and targets
@@ -94,26 +130,33 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
 
     Parameters
     ----------
-    embedding : Bags -> array of features, default LandmarkMean()
-    grid : dict of parameter name of the embedding -> list of values, optional
-    folds : int
-        Folds of bags for the choice among the settings of ``grid``.
-    random_state : int
-        For the folds; the embedding has its own.
+    embedding : embedding, default=LandmarkMean()
+        Transformer of bags to rows of features.
+    grid : dict, optional
+        Lists of values for parameters of the embedding, among which held-out bags choose.
+    folds : int, default=10
+        Folds of bags for that choice.
+    random_state : int, default=0
+        Seed of the folds; the embedding has its own.
     n_jobs : int, optional
         Settings tried at once.
 
     Attributes
     ----------
-    embedding_ : fitted, of the best setting
-    setting_ : dict, the setting chosen
-    posterior_ : `Evidence`
-    noise_std_ : σ, in units of the target
-    search_ : list of (setting, mean negative log likelihood of held-out bags, targets standardised)
+    embedding_ : fitted embedding
+        That of the best setting.
+    setting_ : dict
+        The setting chosen.
+    posterior_ : Evidence
+        Posterior of b and β.
+    noise_std_ : float
+        σ, in units of the target.
+    search_ : list of (setting, score)
+        Mean negative log likelihood of held-out bags, targets standardised.
 
     Notes
     -----
-    The source maximises the evidence by Adam, with no intercept; we by a line search, with one. Where the evidence
+    The source maximises the evidence by Adam, with no intercept; here it is a line search, with one. Where the evidence
     cannot separate signal from noise (two bags), a wide prior on the log of their ratio, N(0, 20²), decides.
 
     Examples
@@ -139,35 +182,24 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> EvidenceRidge:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
-        jobs = (delayed(self._embed)(setting, bags, y) for setting in self.settings())
-        return self.fit_rows(bags, y, Parallel(n_jobs=self.n_jobs)(jobs), sample_weight)
-
-    def fit_rows(self, bags, y, embedded, sample_weight=None) -> EvidenceRidge:
-        """Fit when the rows are known: ``embedded`` gives (setting, fitted embedding, rows) for each of `settings`.
-
-        Of the bags only ids, groups and columns count.
-        """
+    def _fit(self, bags, y, weight) -> None:
         fold = few_folds(bags, self.folds, self.random_state) if len(self.settings()) > 1 else None
-        self.fit_embedded(embedded, y, weights_or_ones(sample_weight, bags), fold)
-        remember_columns(self, bags)
-        return self
+        jobs = (delayed(self._embed)(setting, bags, y) for setting in self.settings())
+        self.fit_embedded(Parallel(n_jobs=self.n_jobs)(jobs), y, weight, fold)
 
     def fit_embedded(self, embedded, y, weight: np.ndarray, fold: np.ndarray | None) -> EvidenceRidge:
-        """Fit when bags are known by their rows alone, which are arrays or `RowBlocks`."""
+        """Fit when bags are known by their rows alone.
+
+        ``embedded`` yields (setting, fitted embedding, rows) for each of `settings`; rows are arrays or `RowBlocks`.
+        """
         self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y, embedded = self.target_.standardised(y), list(embedded)
-        tried = Parallel(n_jobs=self.n_jobs)(delayed(_judge)(rows, y, weight, fold) for _, _, rows in embedded)
-        return self.keep_best((*one[:2], *judged) for one, judged in zip(embedded, tried, strict=True))
-
-    def keep_best(self, fitted) -> EvidenceRidge:
-        """Keep the best of (setting, embedding, posterior, score of held-out bags)."""
-        fitted = list(fitted)
-        self.search_ = [(setting, score) for setting, _, _, score in fitted]
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(_fit_and_score)(rows, y, weight, fold) for _, _, rows in embedded)
+        self.search_ = [(setting, score) for (setting, *_), (_, score) in zip(embedded, fits, strict=True)]
         best = int(np.argmin([score for _, score in self.search_]))
-        self.setting_, self.embedding_, self.posterior_, _ = fitted[best]
+        self.setting_, self.embedding_, _ = embedded[best]
+        self.posterior_ = fits[best][0]
         self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
         return self
 
@@ -182,16 +214,8 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
             raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
         return embedding
 
-    def predict(self, bags, return_std: bool = False):
-        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        mean, std = self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), True)
-        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
-
-    def unlimited(self, bags) -> np.ndarray:
-        """Return the predictive means without limits, which are sums over instances."""
-        bags = check_bags(bags, fitted=self, allow_weights=True)
-        return self.target_.restored(*self.posterior_(self.embedding_.transform(bags)), False)
+    def _moments(self, bags):
+        return self.posterior_(self.embedding_.transform(bags))
 
     def _embed(self, setting, bags, y) -> tuple:
         embedding = self.embedding_for(setting)
@@ -199,7 +223,7 @@ class EvidenceRidge(FittedDisplay, AdditiveMixin, RegressorMixin, BaseEstimator)
             return setting, embedding, embedding.fit_transform(bags, y)
 
 
-def _judge(rows, y, weight, fold) -> tuple:
+def _fit_and_score(rows, y, weight, fold) -> tuple:
     """Return the posterior, and the score of held-out bags (0 without folds)."""
     with one_thread():
         score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
@@ -207,9 +231,9 @@ def _judge(rows, y, weight, fold) -> tuple:
 
 
 class Evidence:
-    """The posterior of β and b at the ρ and σ of largest evidence; calling it gives mean and variance of new rows.
+    """Posterior of β and b at the ρ and σ of largest evidence; calling it returns mean and variance of new rows.
 
-    Where ``noise``, the σ² of a bag of weight one, is known, the evidence decides on ρ alone.
+    If ``noise``, the σ² of a bag of weight one, is passed, the evidence decides on ρ alone.
     """
 
     def __init__(self, Z, y: np.ndarray, weight: np.ndarray | None = None, *, noise: float | None = None):
@@ -226,7 +250,7 @@ class Evidence:
         self._rest = max(float(centred @ centred - along @ along), 0.0)
         self._along, self._n, self._total = along, n, sums.weight
         self._unit = n / (self.spectrum.sum() or 1.0)
-        self._known = noise
+        self._fixed_noise = noise
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²
         self.noise = self._noise(self.ratio)
         self.coef = (self.ratio * s / (1 + self.ratio * s**2) * along) @ self.axes[:k]
@@ -248,15 +272,17 @@ class Evidence:
         """Return log p(y | γ) at the best σ² for this γ, with centred targets and rows (flat prior on b)."""
         gamma = self.ratio if log_ratio is None else self._unit * np.exp(log_ratio)
         noise, fit = self._noise(gamma), np.log1p(gamma * self.spectrum).sum()
-        misfit = self._n - 1 if self._known is None else self._left(gamma) / noise
+        misfit = self._n - 1 if self._fixed_noise is None else self._quadratic(gamma) / noise
         return -0.5 * ((self._n - 1) * np.log(2 * np.pi * noise) + misfit + fit)
 
     def _noise(self, gamma: float) -> float:
-        if self._known is not None:
-            return self._known
-        return self._left(gamma) / max(self._n - 1, 1) + 1e-12  # targets are standardised; an exact fit is no certainty
+        if self._fixed_noise is not None:
+            return self._fixed_noise
+        return (
+            self._quadratic(gamma) / max(self._n - 1, 1) + 1e-12
+        )  # targets are standardised; an exact fit is no certainty
 
-    def _left(self, gamma: float) -> float:
+    def _quadratic(self, gamma: float) -> float:
         """Return yᵀ (I + γ Z Zᵀ)⁻¹ y for the centred targets and rows."""
         return float((self._along**2 / (1 + gamma * self.spectrum[: len(self._along)])).sum()) + self._rest
 
@@ -274,9 +300,9 @@ class Evidence:
         """Return the derivative of the cost, which is minus the log evidence minus the log prior."""
         k, gamma = len(self._along), self._unit * np.exp(log_ratio)
         explained = gamma * self.spectrum / (1 + gamma * self.spectrum)
-        left = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
-        factor = 1.0 if self._known is not None else (self._n - 1) / max(self._n - 1, 1)
-        return 0.5 * (explained.sum() - factor * left / self._noise(gamma)) + log_ratio / 400
+        shrunk = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
+        factor = 1.0 if self._fixed_noise is not None else (self._n - 1) / max(self._n - 1, 1)
+        return 0.5 * (explained.sum() - factor * shrunk / self._noise(gamma)) + log_ratio / 400
 
 
 def _held_out_score(Z, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
@@ -284,7 +310,7 @@ def _held_out_score(Z, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> f
     total = 0.0
     for train, test in weighed_folds(fold, weight):
         posterior, targets, shares = Evidence(Z[train], y[train], weight[train]), y[test], weight[test]
-        for some, rows in row_blocks(Z[test]):
+        for block, rows in row_blocks(Z[test]):
             mean, variance = posterior(rows)
-            total += shares[some] @ negative_log_likelihood(targets[some], mean, np.sqrt(variance))
+            total += shares[block] @ negative_log_likelihood(targets[block], mean, np.sqrt(variance))
     return total / weight.sum()

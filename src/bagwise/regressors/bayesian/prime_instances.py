@@ -9,15 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 
-from bagwise.bags import Bags, check_bags, check_fit, remember_columns, weights_or_ones
+from bagwise.bags import Bags
 from bagwise.bags.segments import segment_softmax, segment_sum
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
 from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
-from bagwise.regressors.target_limits import SLACK, TargetLimits
+from bagwise.regressors.pipeline import BagRegressor
+from bagwise.regressors.target_limits import SLACK
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,12 @@ def draw_variance(squares: float, n: int, prior: Prior, random) -> float:
     return float((prior.rate + squares / 2) / random.gamma(prior.shape + n / 2))
 
 
-# The odds of the selector are kept between 1 : 999 and 999 : 1; a forest is no surer than that.
-SUREST = 0.999
-# Of the first sweep, in units of var(y), should prime-MIR meet every target.
-SMALLEST_VARIANCE = 1e-6
-# Of the chances that the selector learns; the sampler's own noise is far larger.
-DIGITS = 9
+SUREST = 0.999  # the odds of the selector lie between 1 : 999 and 999 : 1; a forest is no surer than that
+SMALLEST_VARIANCE = 1e-6  # of the first sweep, in units of var(y), if prime-MIR meets every target
+DIGITS = 9  # of the chances that the selector learns; the noise of the sampler is far larger
 
 
-class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
+class BayesianPrime(BagRegressor):
     r"""Bayesian prime-MIR: y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs sampling.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
@@ -110,21 +108,27 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    draws, burn_in : int
-        Sweeps kept, and sweeps before them.
-    selector : scikit-learn regressor that takes sample_weight, default RandomForestRegressor(100, min_samples_leaf=5)
-    top : int
-        Instances of a new bag that are averaged (those that tie with the last of them too).
-    slack : float or None, default 0.5
+    draws, burn_in : int, default=1000, 500
+        Number of sweeps, and of discarded sweeps before them.
+    selector : regressor, default=RandomForestRegressor(100, min_samples_leaf=5)
+        scikit-learn regressor whose ``fit`` takes ``sample_weight``.
+    top : int, default=1
+        Number of instances of a new bag that are averaged (and those that tie with the last).
+    slack : float or None, default=0.5
         How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
-    random_state : int
+    random_state : int, default=0
+        Seed of the draws and of the selector.
 
     Attributes
     ----------
-    inclusion_ : the chance of every training instance to be the primary one; they sum to one in every bag
-    coef_, intercept_ : posterior means, in units of y
-    coef_draws_, variance_draws_ : arrays (draws, 1 + features), the intercept first, and (draws,), in units of y
-    selector_ : fitted; None when every bag has a single instance
+    inclusion_ : ndarray of shape (n_instances,)
+        The chance of each training instance to be the primary one; they sum to one in each bag.
+    coef_, intercept_ : ndarray, float
+        Posterior means, in units of y.
+    coef_draws_, variance_draws_ : ndarray
+        Draws (draws, 1 + features), the intercept first, and (draws,), in units of y.
+    selector_ : fitted regressor or None
+        None when every bag has a single instance.
 
     Examples
     --------
@@ -138,10 +142,10 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
     Notes
     -----
     The source takes s² ~ IG(0.1, 0.1) in the units of y; ours follows the spread of y. Its forest regresses
-    logit(p - 1/L_i), which has no value for p < 1/L_i; the odds above are our reading. Inclusion is the average of the
-    chances from which δ is drawn, not of the draws, which is less noisy. Instances and bags are sorted before the
-    draws, so their order changes nothing. ``sample_weight`` divides the variance of a bag. A forest is less sure than
-    it could be, so the standard deviations of predictions err on the large side.
+    logit(p - 1/L_i), which is undefined for p < 1/L_i; the odds above are our reading. Inclusion is the average of the
+    chances from which δ is drawn, which is less noisy than that of the draws. Instances and bags are sorted before the
+    draws, so their order changes nothing. ``sample_weight`` divides the variance of a bag. Standard deviations of
+    predictions are rather too large, because a forest is less certain than it could be.
 
     References
     ----------
@@ -165,16 +169,12 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         self.slack = slack
         self.random_state = random_state
 
-    def fit(self, bags, y, sample_weight=None) -> BayesianPrime:
+    def _fit(self, bags, y, weight) -> None:
         if self.draws < 1 or self.burn_in < 0 or self.top < 1:
             raise ValueError("draws and top must be at least 1, and burn_in not negative")
-        bags, y = check_fit(bags, y, fitting=self)
-        weights = weights_or_ones(sample_weight, bags)
-        self.remember_targets(y, weights)
-        rows, order = _sorted(
-            bags, np.where(weights > 0, y, np.inf)
-        )  # bags without weight must not influence the order
-        task = Task.of(bags[order].replace(bags.instances[rows]), y[order], sample_weight=weights[order])
+        # Bags without weight must not influence the order.
+        rows, order = _sorted(bags, np.where(weight > 0, y, np.inf))
+        task = Task.of(bags[order].replace(bags.instances[rows]), y[order], weight[order])
         with one_thread():
             posterior = self._sample(task)
         self.selector_ = self._fit_selector(task, posterior.inclusion)
@@ -184,16 +184,25 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
         self.intercept_, self.coef_ = float(self.coef_draws_[:, 0].mean()), self.coef_draws_[:, 1:].mean(axis=0)
         self.inclusion_ = np.empty(bags.n_instances)
         self.inclusion_[rows] = posterior.inclusion
-        remember_columns(self, bags)
-        return self
 
     def predict(self, bags, return_std: bool = False):
-        """Return the predictions, and the root of their expected squared errors if ``return_std``.
+        """Predict the target of each bag.
 
-        The error includes the noise, the uncertainty of the coefficients, and that of the primary instance:
-        mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            New bags, with the features of the training bags.
+        return_std : bool, default=False
+            Whether to return the root of the expected squared errors as well: the noise, the uncertainty of the
+            coefficients, and that of the primary instance, mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
+
+        Returns
+        -------
+        mean : ndarray of shape (n_bags,)
+        std : ndarray of shape (n_bags,)
+            Only if ``return_std``.
         """
-        bags = check_bags(bags, fitted=self)
+        bags = self._checked(bags)
         values = self.predict_instances(bags)
         predictions = segment_sum(self.instance_weights(bags) * values, bags.offsets)
         if not return_std:
@@ -206,12 +215,12 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return b₀ + xᵀb̄ of each instance: the target if it is the primary one."""
-        bags = check_bags(bags, fitted=self)
+        bags = self._checked(bags)
         return np.einsum("ij,j->i", bags.instances, self.coef_) + self.intercept_
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weight of each instance in its bag: π over the ``top`` most likely, else zero."""
-        bags = check_bags(bags, fitted=self)
+        bags = self._checked(bags)
         chances = self._chances(bags)
         chosen = chances * smallest(bags, -chances, np.minimum(self.top, bags.sizes))
         return chosen / bags.expand(segment_sum(chosen, bags.offsets))
@@ -229,16 +238,16 @@ class BayesianPrime(TargetLimits, RegressorMixin, BaseEstimator):
     def _fit_selector(self, task: Task, inclusion: np.ndarray):
         """Fit τ(x): the share of primary instances at x, where a bag has one primary and one other in total."""
         bags = task.bags
-        known = bags.expand((bags.sizes > 1) & (task.share > 0))
-        if not known.any():
+        learned = bags.expand((bags.sizes > 1) & (task.share > 0))
+        if not learned.any():
             return None
         # Rounding must not decide a tie between two splits of the forest, which are many in small leaves.
-        primary = np.round(inclusion[known], DIGITS)
-        other = (1.0 - primary) / (bags.expand(bags.sizes)[known] - 1)
+        primary = np.round(inclusion[learned], DIGITS)
+        other = (1.0 - primary) / (bags.expand(bags.sizes)[learned] - 1)
         total = primary + other
         forest = RandomForestRegressor(100, min_samples_leaf=5)
         selector = seeded(clone(self.selector) if self.selector is not None else forest, self.random_state)
-        return fit_rows(selector, bags.instances[known], primary / total, total * bags.expand(task.share)[known])
+        return fit_rows(selector, bags.instances[learned], primary / total, total * bags.expand(task.share)[learned])
 
     def _chances(self, bags: Bags) -> np.ndarray:
         """Return π: the probability of each instance to be the primary one, by its features."""

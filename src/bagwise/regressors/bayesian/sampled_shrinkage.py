@@ -6,14 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import block_diag, polar
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 
-from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
-from bagwise.bags.checks import compared, whole_number, without_equal_weights
+from bagwise.bags.checks import compared, whole_number
 from bagwise.execution.resources import one_thread
+from bagwise.regressors.bayesian.evidence_ridge import PredictiveRegressor
 from bagwise.regressors.bayesian.shrinkage import FLOOR, Shrinkage, fisher, predictive
-from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.target_limits import TargetLimits
 
 TARGET_ACCEPTANCE = 0.85
 PATH = np.pi / 2  # a quarter of the circle on which a standard normal moves: then start and end are independent
@@ -87,7 +85,7 @@ def hamiltonian(log_density, start, precision, *, frame=None, chains=4, warmup=2
     q = rng.normal(size=(chains, len(frame))) @ frame * 0.5
     value, gradient = at(q)
     begin, tuning = (q, value, gradient), warmup - warmup // 4
-    tuner, kept, rates = _StepTuner(0.5), np.empty((chains, draws, size)), []
+    tuner, values, rates = _StepTuner(0.5), np.empty((chains, draws, size)), []
     for i in range(warmup + draws):
         if i == tuning:
             q, value, gradient = begin
@@ -104,9 +102,9 @@ def hamiltonian(log_density, start, precision, *, frame=None, chains=4, warmup=2
         if i < tuning:
             tuner.update(chance.mean())
         elif i >= warmup:
-            kept[:, i - warmup] = start + q @ spread
+            values[:, i - warmup] = start + q @ spread
             rates.append(chance.mean())
-    return Draws(kept, float(np.mean(rates)), float(tuner.settled))
+    return Draws(values, float(np.mean(rates)), float(tuner.settled))
 
 
 def _leapfrog(at, q, momentum, gradient, step, n_steps):
@@ -159,7 +157,7 @@ def split_rhat(values: np.ndarray) -> np.ndarray:
     return np.sqrt((half - 1) / half + between / within)
 
 
-class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
+class SampledShrinkage(PredictiveRegressor):
     r"""`Shrinkage` averaged over the posterior of its weights.
 
     y_i | w, b, σ² ~ N(b + wᵀm_i, wᵀC_i w + σ²), m_i and C_i (diagonal) the posterior mean and covariance of the
@@ -175,18 +173,25 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
 
     Parameters
     ----------
-    shrinkage : Shrinkage, default Shrinkage()
-    chains, warmup, draws : int
-        Chains, and draws of each before and after its step is tuned.
-    random_state : int
-        For the chains; the same seed gives the same draws.
+    shrinkage : Shrinkage, default=Shrinkage()
+        The model whose weights are drawn.
+    chains : int, default=4
+        Number of chains.
+    warmup, draws : int, default=200, 250
+        Draws of each chain before and after its step is tuned.
+    random_state : int, default=0
+        Seed of the chains; the same seed gives the same draws.
 
     Attributes
     ----------
-    shrinkage_ : the fitted `Shrinkage`
-    draws_ : array (chains, draws, coordinates + 3), of (w, b, log κ, log σ²)
-    rhat_ : split R̂ of each; the largest should be below 1.05
-    acceptance_ : mean acceptance probability
+    shrinkage_ : Shrinkage
+        The fitted model.
+    draws_ : ndarray of shape (chains, draws, coordinates + 3)
+        Draws of (w, b, log κ, log σ²).
+    rhat_ : ndarray of shape (coordinates + 3,)
+        Split R̂ of each; the largest should be below 1.05.
+    acceptance_ : float
+        Mean acceptance probability.
 
     Notes
     -----
@@ -224,15 +229,11 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
         self.draws = draws
         self.random_state = random_state
 
-    def fit(self, bags, y, sample_weight=None) -> SampledShrinkage:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
-        bags = without_equal_weights(bags)  # their rounding would change the draws
+    def _fit(self, bags, y, weight) -> None:
         for name, least in (("chains", 1), ("warmup", 1), ("draws", 4)):
             whole_number(getattr(self, name), name, least=least)
-        weight = weights_or_ones(sample_weight, bags)
         shrinkage = clone(self.shrinkage if self.shrinkage is not None else Shrinkage())
         self.shrinkage_ = shrinkage.fit(compared(bags), y, weight)
-        self.remember_targets(y, weight)
         self.target_ = self.shrinkage_.target_
         posterior = Posterior(*self.shrinkage_.embed(bags), self.target_.standardised(y), weight)
         start = posterior.start(self.shrinkage_)
@@ -252,15 +253,10 @@ class SampledShrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimato
         self.weights_, self.intercept_ = linear.mean(axis=0)[:-1], float(linear[:, -1].mean())
         self.covariance_, self.square_ = np.cov(linear.T), (linear[:, :-1] ** 2).mean(axis=0)
         self.variance_ = float(np.exp(run.flat[:, -1]).mean()) + FLOOR
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags, return_std: bool = False):
-        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
-        bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
-        given = (*self.shrinkage_.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
-        mean, std = self.target_.restored(*predictive(*given, self.square_), True)
-        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
+    def _moments(self, bags):
+        line = self.weights_, self.intercept_, self.variance_, self.covariance_
+        return predictive(*self.shrinkage_.embed(bags), *line, self.square_)
 
 
 class Posterior:

@@ -20,18 +20,21 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import check_bags, check_fit, remember_columns, weights_or_ones
 from bagwise.bags.checks import check_options, without_equal_weights
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
 from bagwise.kernels.bandwidths import smoothed
-from bagwise.regressors.bayesian.evidence_ridge import TargetScale, few_folds, negative_log_likelihood, weighed_folds
-from bagwise.regressors.pipeline import FittedDisplay
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.bayesian.evidence_ridge import (
+    PredictiveRegressor,
+    TargetScale,
+    few_folds,
+    negative_log_likelihood,
+    weighed_folds,
+)
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
@@ -199,9 +202,9 @@ def minimum(loss: Loss, start: np.ndarray, tolerance: float) -> np.ndarray:
             value, gradient = loss(at + q @ spread)
             return value, spread @ gradient
 
-        found = minimize(from_here, np.zeros(len(vector)), jac=True, method="L-BFGS-B", options=options)
-        vector = vector + found.x @ spread
-        if found.success:
+        result = minimize(from_here, np.zeros(len(vector)), jac=True, method="L-BFGS-B", options=options)
+        vector = vector + result.x @ spread
+        if result.success:
             break
     return vector
 
@@ -221,7 +224,7 @@ def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
-class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
+class Shrinkage(PredictiveRegressor):
     r"""Regression y = b + αᵀμ + ε on embeddings μ that are shrunk by the size N of the bag.
 
     μ ~ N(m0, ηR) a priori, and the empirical embedding is μ̂ ~ N(μ, Σ/N); so, given the bag, μ has mean
@@ -229,44 +232,51 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
 
     y | bag ~ N(b + αᵀM, αᵀCα + σ²).
 
-    A small bag is drawn to the average embedding m0, and its prediction is less certain. α, b, σ² and η minimise the
-    negative log likelihood plus ½ penalty αᵀRα, all bag sizes being diagonal at once (see `shrinkage_model`); the
-    penalty, and parameters of the embedding (``grid``), are chosen by the likelihood of held-out bags, groups together.
-    The uncertainty of α and b, by the Fisher information of the loss, is part of the standard deviation. With bag
-    weights, of mean one, the log likelihood of bag i counts w_i times, in the fit and among held-out bags. With
-    instance weights N is the effective size of the bag.
+    A small bag is shrunk towards the average embedding m0, and its prediction is less certain. α, b, σ² and η minimise
+    the negative log likelihood plus ½ penalty αᵀRα; the penalty, and parameters of the embedding (``grid``), are chosen
+    by the likelihood of held-out bags, groups together. The uncertainty of α and b, by the Fisher information of the
+    loss, is part of the standard deviation. With bag weights, of mean one, the log likelihood of bag i counts w_i
+    times, in the fit and among held-out bags. With instance weights N is the effective size of the bag.
 
     Parameters
     ----------
-    embedding : LandmarkMean, default LandmarkMean()
-    prior : {"kernel", "nonstationary", "between"}
+    embedding : LandmarkMean, default=LandmarkMean()
+        Transformer of bags to mean similarities to landmarks.
+    prior : {"kernel", "nonstationary", "between"}, default="kernel"
         R: the kernel at the landmarks; the kernel smoothed by a normal density as wide as the instances, for which
         embeddings are in the space of the kernel ("shrinkageC" of the source; Gaussian kernel only); or the covariance
-        between the bags seen, estimated by moments, plus a little of the kernel (ours; best with hundreds of bags).
-    penalties : sequence of float
-        Heaviest first is fastest. In units in which targets and coordinates have mean square 1.
-    grid : dict of parameter name of the embedding -> list of values, optional
-    folds : int
+        between the training bags, estimated by moments, plus a little of the kernel (ours; best with hundreds of bags).
+    penalties : sequence of float, default=(1000.0, 100.0, 10.0, 1.0, 0.1)
+        Candidates, heaviest first, in units in which targets and coordinates have mean square 1.
+    grid : dict, optional
+        Lists of values for parameters of the embedding, among which held-out bags choose.
+    folds : int, default=5
         Folds of bags for the choice among settings and penalties.
-    random_state : int
-        For the folds; the embedding has its own.
+    random_state : int, default=0
+        Seed of the folds; the embedding has its own.
     n_jobs : int, optional
         Settings tried at once.
 
     Attributes
     ----------
-    embedding_, coordinates_ : fitted, of the best setting
-    setting_, penalty_ : the choice
-    weights_, intercept_, variance_, eta_ : w = V⁻¹α, b, σ² and η, targets standardised
-    covariance_ : of (w, b)
-    noise_std_ : σ, in units of the target
-    search_ : list of (setting, penalty, mean negative log likelihood of held-out bags, targets standardised)
+    embedding_, coordinates_ : fitted embedding and `Coordinates`
+        Those of the best setting.
+    setting_, penalty_ : dict, float
+        The choice.
+    weights_, intercept_, variance_, eta_ : ndarray, float, float, float
+        w = V⁻¹α, b, σ² and η, targets standardised.
+    covariance_ : ndarray
+        Covariance of (w, b).
+    noise_std_ : float
+        σ, in units of the target.
+    search_ : list of (setting, penalty, score)
+        Mean negative log likelihood of held-out bags, targets standardised.
 
     Notes
     -----
-    m0 is the average of the training rows, Σ the covariance inside bags, averaged. Ours differs from the source: L-BFGS
-    to the optimum with a penalty chosen on held-out bags, instead of Adam stopped early; no constant is added to Σ; the
-    source takes α and b for known when it predicts.
+    m0 is the average of the training rows, Σ the average covariance inside bags. Differences from the source: L-BFGS
+    to the optimum with a penalty chosen on held-out bags, instead of Adam stopped early; no constant added to Σ;
+    predictions account for the uncertainty of α and b.
 
     Examples
     --------
@@ -303,40 +313,33 @@ class Shrinkage(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def fit(self, bags, y, sample_weight=None) -> Shrinkage:
-        bags, y = check_fit(bags, y, fitting=self, allow_weights=True)
+    def _fit(self, bags, y, weight) -> None:
         bags = without_equal_weights(bags)  # their rounding would change the coordinates
-        penalties, weight = self._check(), weights_or_ones(sample_weight, bags)
-        self.remember_targets(y, weight)
+        penalties = self._check()
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         settings = list(ParameterGrid(self.grid or {}))
         choice = len(settings) * len(penalties) > 1
         fold = few_folds(bags, self.folds, self.random_state) if choice else None
         jobs = (delayed(self._try)(setting, penalties, bags, y, weight, fold) for setting in settings)
-        tried = Parallel(n_jobs=self.n_jobs)(jobs)
-        scores = np.array([score for *_, score in tried])
+        fits = Parallel(n_jobs=self.n_jobs)(jobs)
+        scores = np.array([score for *_, score in fits])
         best, which = np.unravel_index(np.argmin(scores), scores.shape)
         self.setting_, self.penalty_ = settings[best], float(penalties[which])
         self.search_ = [(s, float(p), scores[i, j]) for i, s in enumerate(settings) for j, p in enumerate(penalties)]
-        self.embedding_, self.coordinates_, z, _ = tried[best]
+        self.embedding_, self.coordinates_, z, _ = fits[best]
         noise = self.coordinates_.noise_of(bags.effective_sizes())
         with one_thread():
-            found, self.covariance_ = list(path(z, noise, y, penalties[: which + 1], 1e-10, weight))[-1]
-        self.weights_, self.intercept_, self.variance_, self.eta_ = unpacked(found)
+            vector, self.covariance_ = list(path(z, noise, y, penalties[: which + 1], 1e-10, weight))[-1]
+        self.weights_, self.intercept_, self.variance_, self.eta_ = unpacked(vector)
         self.noise_std_ = float(self.target_.scale * np.sqrt(self.variance_))
-        remember_columns(self, bags)
-        return self
 
-    def predict(self, bags, return_std: bool = False):
-        """Return the predictive mean of each bag, and its standard deviation if ``return_std``."""
-        bags = without_equal_weights(check_bags(bags, fitted=self, allow_weights=True))
-        given = (*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
-        mean, std = self.target_.restored(*predictive(*given), True)
-        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
+    def _moments(self, bags):
+        return predictive(*self.embed(bags), self.weights_, self.intercept_, self.variance_, self.covariance_)
 
     def embed(self, bags) -> tuple[np.ndarray, np.ndarray]:
         """Return the posterior mean and variance of the coordinates of the embedding of each bag."""
+        bags = without_equal_weights(bags)
         z = self.coordinates_(self.embedding_.transform(bags))
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
@@ -366,8 +369,8 @@ def _held_out_scores(z, noise, y, weight, fold, penalties) -> np.ndarray:
     scores = np.zeros(len(penalties))
     for train, test in weighed_folds(fold, weight):
         fits = path(z[train], noise[train], y[train], penalties, weight=weight[train])
-        for i, (found, covariance) in enumerate(fits):
-            *given, eta = unpacked(found)
-            mean, variance = predictive(*shrink(z[test], noise[test], eta), *given, covariance)
+        for i, (vector, covariance) in enumerate(fits):
+            *line, eta = unpacked(vector)  # w, b and σ²
+            mean, variance = predictive(*shrink(z[test], noise[test], eta), *line, covariance)
             scores[i] += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
     return scores / weight.sum()
