@@ -70,7 +70,7 @@ def test_rows_without_a_file_and_files_without_a_row(tmp_path, arrays, clinical)
     folder = write(tmp_path / "slides", {**arrays, "S9": np.ones((1, 3)), "S8": np.ones((1, 3))}, ".npy")
     (folder / "S1.npy").unlink()
     how = {"bag": "slide", "target": "grade"}
-    told = r"bag 'S1' has no file in .*slides; S8\.npy \(and 1 others\) has no row in the table"
+    told = r"bag 'S1' has no file in .*slides; S8\.npy \(and 1 other\) has no row in the table"
     with pytest.raises(ValueError, match=told + ".*or leave them out by unmatched='drop'"):
         bw.from_folder(folder, clinical, **how)
     with pytest.warns(UserWarning, match=told + "; they are left out"):

@@ -184,12 +184,12 @@ def _same_columns(ids: list, columns: list) -> list | None:
     """Return the columns of the data frames, which must be the same in all of them; None without any."""
     framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
     for bag, names in framed:
-        first, known = framed[0]
-        if names != known:
-            other = differences(names, known)
-            how = f"not the columns of bag {label(first)} ({other})"
-            if not other:
-                how = f"the columns {_few(names)}, but bag {label(first)} has them in the order {_few(known)}"
+        first, first_names = framed[0]
+        if names != first_names:
+            difference = differences(names, first_names)
+            how = f"not the columns of bag {label(first)} ({difference})"
+            if not difference:
+                how = f"the columns {_few(names)}, but bag {label(first)} has them in the order {_few(first_names)}"
             raise ValueError(
                 f"bag {label(bag)} has {how}; select the same columns, in the same order, of every data frame"
             )
@@ -203,10 +203,10 @@ def _few(names: list) -> str:
 def _one_per_row(weights, arrays: list, ids: list) -> np.ndarray | None:
     if weights is None:
         return None
-    weights = [np.atleast_1d(unmask(own)) for own in weights]
+    weights = [np.atleast_1d(unmask(of_bag)) for of_bag in weights]
     if len(weights) != len(arrays):
         raise ValueError(f"weights must have one list per bag ({len(arrays)}), not {len(weights)}")
-    for bag, own, array in zip(ids, weights, arrays, strict=True):
-        if own.shape != (len(array),):
-            raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {own.shape}")
+    for bag, of_bag, array in zip(ids, weights, arrays, strict=True):
+        if of_bag.shape != (len(array),):
+            raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {of_bag.shape}")
     return np.concatenate(weights)

@@ -119,14 +119,14 @@ def refuse_missing(bags: Bags, estimator=None) -> None:
     )
 
 
-def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
+def check_targets(y, bags: Bags, *, allow_missing: bool = False) -> np.ndarray:
     """Return one finite number per bag, as float64; a pandas Series is aligned by bag id.
 
     Parameters
     ----------
     y : one number per bag
     bags : Bags
-    some : bool
+    allow_missing : bool
         Whether NaN may stand for a bag without a target.
     """
     if y is None:
@@ -148,7 +148,7 @@ def check_targets(y, bags: Bags, *, some: bool = False) -> np.ndarray:
     if y.dtype.kind not in "fiub":
         raise TypeError(f"y must be numbers, not {y.dtype}")
     y = y.astype(np.float64)
-    unknown = np.isinf(y) if some else ~np.isfinite(y)
+    unknown = np.isinf(y) if allow_missing else ~np.isfinite(y)
     if unknown.any():
         raise ValueError(f"{name_bags(bags.ids, unknown)} a missing or infinite target; drop such bags before fitting")
     large = np.abs(y) > LARGEST
@@ -239,31 +239,31 @@ def weights_or_ones(sample_weight, bags) -> np.ndarray:
     return np.ones(len(bags)) if weights is None else weights
 
 
-def one_of(value, known, what: str) -> None:
-    """Refuse an option that is none of those known.
+def one_of(value, options, parameter: str) -> None:
+    """Refuse a value of a parameter that is none of its options.
 
     Examples
     --------
     >>> one_of("sum", ("mean", "median"), "statistic")
     Traceback (most recent call last):
-    ValueError: statistic must be 'mean' or 'median', not 'sum'
+    bagwise.bags.validation.ParameterError: statistic must be 'mean' or 'median', not 'sum'
     """
-    if value not in known:
-        *others, last = map(repr, known)
-        raise ValueError(f"{what} must be {', '.join(others)} or {last}, not {value!r}")
+    if value not in options:
+        *first, last = map(repr, options)
+        raise ParameterError(parameter, f"{parameter} must be {', '.join(first)} or {last}, not {value!r}")
 
 
-def whole_number(value, what: str, *, least: int = 1) -> None:
-    """Refuse what is no whole number, or a smaller one."""
+def whole_number(value, parameter: str, *, least: int = 1) -> None:
+    """Refuse a value that is no whole number, or a smaller one than the least allowed."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        wanted = "above zero" if least == 1 else f"of at least {least}"
-        raise ValueError(f"{what} must be a whole number {wanted}, not {value!r}")
+        allowed = "above zero" if least == 1 else f"of at least {least}"
+        raise ValueError(f"{parameter} must be a whole number {allowed}, not {value!r}")
 
 
-def check_options(estimator, **known) -> None:
-    """Refuse a parameter of the estimator that is none of those known: ``rule=("best", "one-se")``."""
-    for name, options in known.items():
-        one_of(getattr(estimator, name), options, name)
+def check_options(estimator, **options) -> None:
+    """Refuse a parameter of the estimator that is none of its options: ``rule=("best", "one-se")``."""
+    for name, values in options.items():
+        one_of(getattr(estimator, name), values, name)
 
 
 def remember_columns(estimator, bags: Bags) -> None:
@@ -304,9 +304,9 @@ def compare_columns(bags: Bags, fitted) -> None:
         from sklearn.exceptions import NotFittedError  # here, for scikit-learn imports pandas: loading stays light
 
         raise NotFittedError(f"this {type(fitted).__name__} is not fitted yet; call fit(bags, y) first")
-    known = getattr(fitted, "feature_names_in_", None)
-    if known is not None and bags.feature_names is not None:
-        refuse_other_names(list(bags.feature_names), [str(name) for name in known])
+    names = getattr(fitted, "feature_names_in_", None)
+    if names is not None and bags.feature_names is not None:
+        refuse_other_names(list(bags.feature_names), [str(name) for name in names])
     _compare_covariates(bags, fitted)
     if bags.n_features != fitted.n_features_in_:
         raise ValueError(
@@ -322,33 +322,37 @@ def _remember_names(estimator, attribute: str, names) -> None:
 
 
 def _compare_covariates(bags: Bags, fitted) -> None:
-    n, wanted = (0 if bags.covariates is None else bags.covariates.shape[1]), fitted.n_covariates_in_
-    known = getattr(fitted, "covariate_names_in_", None)
-    named = "" if known is None else f" ({', '.join(map(str, known[:5]))})"
-    if n != wanted:
+    n, n_fitted = (0 if bags.covariates is None else bags.covariates.shape[1]), fitted.n_covariates_in_
+    fitted_names = getattr(fitted, "covariate_names_in_", None)
+    listed = "" if fitted_names is None else f" ({', '.join(map(str, fitted_names[:5]))})"
+    if n != n_fitted:
         raise ParameterError(
             "bag_features",
-            f"bags have {n} covariates, but {type(fitted).__name__} was fitted on {wanted}{named}; load with ",
+            f"bags have {n} covariates, but {type(fitted).__name__} was fitted on {n_fitted}{listed}; load with ",
             Parameter("bag_features"),
             " the same columns, or use bags.with_covariates(values, names)",
         )
-    if known is not None and bags.covariate_names is not None and list(bags.covariate_names) != [str(n) for n in known]:
+    if (
+        fitted_names is not None
+        and bags.covariate_names is not None
+        and list(bags.covariate_names) != [str(n) for n in fitted_names]
+    ):
         raise ValueError(
             f"the covariates are {', '.join(bags.covariate_names[:5])}, but {type(fitted).__name__} was fitted on "
-            f"{', '.join(map(str, known[:5]))}, in that order"
+            f"{', '.join(map(str, fitted_names[:5]))}, in that order"
         )
 
 
-def refuse_other_names(names: list[str], known: list[str]) -> None:
-    if names == known:
+def refuse_other_names(names: list[str], fitted_names: list[str]) -> None:
+    if names == fitted_names:
         return
-    other = differences(names, known)
-    what = f"differ from those at fit ({other})"
-    if not other:
-        what = f"are in another order than at fit ({', '.join(known[:3])}, ...)"
+    difference = differences(names, fitted_names)
+    deviation = f"differ from those at fit ({difference})"
+    if not difference:
+        deviation = f"are in another order than at fit ({', '.join(fitted_names[:3])}, ...)"
     raise ValueError(
-        f"the features {what}; load with features=list(estimator.feature_names_in_), or select those columns of your "
-        "data frames, to have the same"
+        f"the features {deviation}; load with features=list(estimator.feature_names_in_), or select those columns of "
+        "your data frames, to have the same"
     )
 
 
@@ -419,10 +423,10 @@ def warn_of_far(bags: Bags, fitted) -> None:
     rows, first = find_far(bags.instances, fitted, bags.feature_names)
     marked = np.zeros(len(bags), dtype=bool) if first is None else bags_of(rows, bags.offsets)
     if bags.covariates is not None:
-        others, other = find_far(bags.covariates, fitted, bags.covariate_names, of="covariate")
-        if other is not None and (first is None or others.argmax() < marked.argmax()):
-            first = other
-        marked = marked | others
+        far_bags, first_covariate = find_far(bags.covariates, fitted, bags.covariate_names, of="covariate")
+        if first_covariate is not None and (first is None or far_bags.argmax() < marked.argmax()):
+            first = first_covariate
+        marked = marked | far_bags
     if first is not None:
         say_far(bags.ids, marked, first)
 
@@ -459,10 +463,10 @@ def _clipped(values: np.ndarray, limits: np.ndarray | None) -> np.ndarray:
     if limits is None:
         return values
     low, high = limits
-    known, share = np.split(values, [len(low)], axis=1)  # an imputation adds a column, a share between 0 and 1
-    if not ((known < low) | (known > high)).any():
+    features, share = np.split(values, [len(low)], axis=1)  # an imputation adds a column, a share between 0 and 1
+    if not ((features < low) | (features > high)).any():
         return values
-    clipped = np.where(known < low, low, np.where(known > high, high, known))
+    clipped = np.where(features < low, low, np.where(features > high, high, features))
     return np.ascontiguousarray(np.hstack([clipped, share]), dtype=values.dtype)
 
 
@@ -512,26 +516,26 @@ class TrainingProfile:
         if self.n_units < FEWEST:
             return
         chosen = _some_bags(bags)
-        some, unit_of_some = bags[chosen], unit[chosen]
-        self._fit_embedding(some)
-        rows = self._rows(some)
-        kept = np.sort(np.random.default_rng(1).permutation(len(some))[:REFERENCES])
-        self.references = rows[kept].astype(np.float32)
-        apart = unit_of_some[:, None] != unit_of_some[kept][None]
+        sample, unit_of_sample = bags[chosen], unit[chosen]
+        self._fit_embedding(sample)
+        rows = self._rows(sample)
+        reference_positions = np.sort(np.random.default_rng(1).permutation(len(sample))[:REFERENCES])
+        self.references = rows[reference_positions].astype(np.float32)
+        apart = unit_of_sample[:, None] != unit_of_sample[reference_positions][None]
         self.distances = _nearest(rows, self.references, apart).astype(np.float32)
         low, high = _of_others(lows, unit, np.fmin)[chosen], _of_others(highs, unit, np.fmax)[chosen]
-        marked = _outside(some, some.expand(low), some.expand(high))
-        self.shares = _share(np.logical_or.reduce(marked, axis=1), some).astype(np.float32)
+        marked = _outside(sample, sample.expand(low), sample.expand(high))
+        self.shares = _share(np.logical_or.reduce(marked, axis=1), sample).astype(np.float32)
 
     # At fit ---------------------------------------------------------------------------------------------------------
 
     def _fit_embedding(self, bags: Bags) -> None:
         rng = np.random.default_rng(0)
         values = bags.instances.astype(np.float64)
-        known = ~np.isnan(values)
-        counts = np.maximum(known.sum(axis=0), 1)
-        self.centre = np.where(known, values, 0.0).sum(axis=0) / counts
-        deviation = np.sqrt((np.where(known, values - self.centre, 0.0) ** 2).sum(axis=0) / counts)
+        present = ~np.isnan(values)
+        counts = np.maximum(present.sum(axis=0), 1)
+        self.centre = np.where(present, values, 0.0).sum(axis=0) / counts
+        deviation = np.sqrt((np.where(present, values - self.centre, 0.0) ** 2).sum(axis=0) / counts)
         live = deviation > 1e-9 * np.maximum(np.abs(self.centre), 1e-300)  # a column that varies by rounding alone
         self.factor = np.where(live, 1 / np.where(live, deviation, 1.0), 0.0)
         # Points halfway between instances of two bags: one instance itself would set its own bag apart.
@@ -589,10 +593,10 @@ class TrainingProfile:
         return np.maximum(_ranks(self.distances, distance), _ranks(self.shares, share))
 
 
-def _ranks(known: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _ranks(references: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Return how many known values are smaller than each value; differences of float32 rounding do not count."""
     values = np.asarray(values, dtype=np.float64) * (1 - 1e-6)
-    return np.searchsorted(np.sort(known), values.astype(np.float32), side="left")
+    return np.searchsorted(np.sort(references), values.astype(np.float32), side="left")
 
 
 def _some_bags(bags: Bags) -> np.ndarray:

@@ -133,10 +133,10 @@ class Bags:
 
     def _set(self, *values, **named):
         """Set the parts, in the order of ``__slots__`` or by name."""
-        given = dict.fromkeys(("has_missing", "compared", "folds_checked"), False) | {"missing": "refuse"}
-        given |= dict(zip(self.__slots__, values, strict=False)) | named
+        parts = dict.fromkeys(("has_missing", "compared", "folds_checked"), False) | {"missing": "refuse"}
+        parts |= dict(zip(self.__slots__, values, strict=False)) | named
         for name in self.__slots__:
-            value = given.get(name)
+            value = parts.get(name)
             if isinstance(value, np.ndarray):  # a read-only view; the flags of the array stay as they are
                 value = value.view()
                 value.flags.writeable = False
@@ -211,7 +211,7 @@ class Bags:
             labels: dict[str, Any] = {"ids": self.ids}
             if self.groups is not None:
                 labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
-            parts += [f"<p>{'<br>'.join(_some(what, values) for what, values in labels.items())}</p>"]
+            parts += [f"<p>{'<br>'.join(_some(heading, values) for heading, values in labels.items())}</p>"]
             low, median, high = np.quantile(self.sizes, [0, 0.5, 1])
             parts += [
                 f"<p>instances in a bag: {low:,.0f} to {high:,.0f}, median {median:,g}</p>",
@@ -225,18 +225,18 @@ class Bags:
         if self.n_features > MOST_FEATURES:
             rows.append(f'<tr><td colspan="3">and {self.n_features - MOST_FEATURES:,} more</td></tr>')
         if self.covariates is not None:
-            own = self.covariate_names or tuple(f"covariate {j}" for j in range(self.covariates.shape[1]))
-            shown = zip(own[:MOST_FEATURES], self.covariates.T, strict=False)
+            covariate_names = self.covariate_names or tuple(f"covariate {j}" for j in range(self.covariates.shape[1]))
+            shown = zip(covariate_names[:MOST_FEATURES], self.covariates.T, strict=False)
             rows += [_range_row(f"{name} (of the bag)", column) for name, column in shown]
         return f"<table><tr><th>feature</th><th>from</th><th>to</th></tr>{''.join(rows)}</table>"
 
     def __eq__(self, other) -> bool:
         if not isinstance(other, Bags):
             return NotImplemented
-        others = ("offsets", "ids", "groups", "weights", "covariates")
+        arrays = ("offsets", "ids", "groups", "weights", "covariates")
         return (
             (self.feature_names, self.covariate_names) == (other.feature_names, other.covariate_names)
-            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in others)
+            and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in arrays)
             and self.instances.dtype == other.instances.dtype
             and np.array_equal(self.instances, other.instances, equal_nan=True)
         )
@@ -286,7 +286,7 @@ class Bags:
         key = np.asarray(key)
         if key.size == 0:
             return np.empty(0, dtype=np.intp)
-        if key.ndim == 1 and (key.dtype.kind in "UT" or all(isinstance(one, str) for one in key)):
+        if key.ndim == 1 and (key.dtype.kind in "UT" or all(isinstance(label, str) for label in key)):
             return self._positions_of(key.tolist())
         if key.ndim != 1 or key.dtype.kind not in "iub":
             raise IndexError("bags are selected by an integer or an id, a slice, a list of integers or ids, or a mask")
@@ -303,9 +303,9 @@ class Bags:
     def _positions_of(self, ids: list[str]) -> np.ndarray:
         """Return the positions of the bags with these ids; the first one where a selection repeats an id."""
         places = dict(zip(reversed(self.ids.tolist()), range(len(self) - 1, -1, -1), strict=True))
-        unknown = [one for one in ids if one not in places]
+        unknown = [label for label in ids if label not in places]
         if unknown:
-            texts = [one for one in self.ids.tolist() if isinstance(one, str)]
+            texts = [label for label in self.ids.tolist() if isinstance(label, str)]
             more = f" (and {len(unknown) - 1:,} more ids have none)" if len(unknown) > 1 else ""
             if places and not texts:
                 kind = type(next(iter(places))).__name__
@@ -314,7 +314,7 @@ class Bags:
                 near = difflib.get_close_matches(unknown[0], texts, n=1)
                 hint = f"the nearest is {near[0]!r}" if near else f"ids are {', '.join(map(repr, texts[:3])) or 'none'}"
             raise IndexError(f"there is no bag with the id {unknown[0]!r}{more}; {hint}")
-        return np.array([places[one] for one in ids], dtype=np.intp)
+        return np.array([places[label] for label in ids], dtype=np.intp)
 
     def _rows_of(self, chosen: np.ndarray) -> np.ndarray | slice:
         """Return the rows of the chosen bags; a slice for consecutive bags, so that indexing is a view."""
@@ -385,20 +385,22 @@ class Bags:
             if y.ndim == 1:
                 columns += [(named[0] if len(named) == 1 else "target", y)]
             else:
-                known = named if len(named) == y.shape[1] else [f"target_{j + 1}" for j in range(y.shape[1])]
-                columns += zip(known, y.T, strict=True)
+                target_names = named if len(named) == y.shape[1] else [f"target_{j + 1}" for j in range(y.shape[1])]
+                columns += zip(target_names, y.T, strict=True)
         columns += zip(names, self.instances.T, strict=True)
         if self.covariates is not None:
-            own = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
-            columns += zip(own, self.expand(self.covariates).T, strict=True)
+            covariate_names = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
+            columns += zip(covariate_names, self.expand(self.covariates).T, strict=True)
         columns += [] if self.groups is None else [(groups, self.expand(self.groups))]
         columns += [] if self.weights is None else [(weights, self.weights)]
-        taken = {name for name, _ in columns}
-        kept = (self.kept or {}).items()
-        columns += [(name, values) for name, values in kept if name not in ("row", "instance") or name not in taken]
+        names_in_use = {name for name, _ in columns}
+        carried = (self.kept or {}).items()
+        columns += [
+            (name, values) for name, values in carried if name not in ("row", "instance") or name not in names_in_use
+        ]
         table = dict(columns)
         if len(table) < len(columns):
-            twice = next(name for name in table if [one for one, _ in columns].count(name) > 1)
+            twice = next(name for name in table if [used for used, _ in columns].count(name) > 1)
             raise ValueError(
                 f"two columns would be called {twice!r}; name the others: to_frame(bag=, target=, groups=, weights=)"
             )
@@ -514,10 +516,10 @@ class Bags:
         >>> bags.labels("angle").tolist()
         ['30.0', '60.0']
         """
-        made = (self.categories or {}).get(column)
-        if made and self.feature_names and set(made) <= set(self.feature_names):
-            levels = self.instances[:, [self.feature_names.index(name) for name in made]].argmax(axis=1)
-            values = np.array([name.removeprefix(f"{column}=") for name in made])[levels]
+        level_features = (self.categories or {}).get(column)
+        if level_features and self.feature_names and set(level_features) <= set(self.feature_names):
+            levels = self.instances[:, [self.feature_names.index(name) for name in level_features]].argmax(axis=1)
+            values = np.array([name.removeprefix(f"{column}=") for name in level_features])[levels]
             return self._per_bag(values, column, "by").astype(str)
         return np.asarray(self._column(column, "by")).astype(str)
 
@@ -555,8 +557,8 @@ class Bags:
         if self.covariates is None:
             return self
         wide = np.hstack([self.instances, self.expand(self.covariates).astype(self.dtype)])
-        own, others = self.feature_names, self.covariate_names
-        names = None if own is None or others is None else own + others
+        feature_names, covariate_names = self.feature_names, self.covariate_names
+        names = None if feature_names is None or covariate_names is None else feature_names + covariate_names
         return self._with(instances=wide, feature_names=names).without_covariates()
 
 
@@ -566,12 +568,12 @@ def _usable(instances: np.ndarray) -> bool:
     return bool(instances.min() >= -largest and instances.max() <= largest)
 
 
-def _some(what: str, values) -> str:
-    return escape(f"{what}: {', '.join(map(str, values[:MOST_IDS]))}{', ...' if len(values) > MOST_IDS else ''}")
+def _some(heading: str, values) -> str:
+    return escape(f"{heading}: {', '.join(map(str, values[:MOST_IDS]))}{', ...' if len(values) > MOST_IDS else ''}")
 
 
 def _range_row(name: str, values: np.ndarray) -> str:
-    known = values[~np.isnan(values)]
-    low, high = (f"{known.min():.4g}", f"{known.max():.4g}") if len(known) else ("", "")
-    note = f" ({len(values) - len(known):,} missing)" if len(known) < len(values) else ""
+    present = values[~np.isnan(values)]
+    low, high = (f"{present.min():.4g}", f"{present.max():.4g}") if len(present) else ("", "")
+    note = f" ({len(values) - len(present):,} missing)" if len(present) < len(values) else ""
     return f"<tr><td>{escape(str(name))}</td><td>{low}</td><td>{high}{note}</td></tr>"

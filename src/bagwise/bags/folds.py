@@ -287,9 +287,9 @@ def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     return bags, declared if folds == "auto" else replace(declared, folds=folds)
 
 
-def are_pairs(given) -> bool:
+def are_pairs(folds) -> bool:
     """Return whether folds are given as (train, test) pairs of positions."""
-    return isinstance(given, list | tuple) and len(given) > 0 and all(isinstance(p, tuple | list) for p in given)
+    return isinstance(folds, list | tuple) and len(folds) > 0 and all(isinstance(p, tuple | list) for p in folds)
 
 
 def as_times(values, ids: np.ndarray) -> np.ndarray:
@@ -386,9 +386,9 @@ def _window_starts(time: np.ndarray, distinct: np.ndarray, number: int) -> np.nd
     before = np.searchsorted(np.sort(time), distinct)
     chosen: list[int] = []
     for k in range(number):
-        wanted = (k + 1) * len(time) / (number + 1)
+        n_before = (k + 1) * len(time) / (number + 1)
         options = np.arange(chosen[-1] + 1 if chosen else 1, len(distinct) - (number - 1 - k))
-        chosen.append(int(options[np.abs(before[options] - wanted).argmin()]))
+        chosen.append(int(options[np.abs(before[options] - n_before).argmin()]))
     return distinct[chosen]
 
 

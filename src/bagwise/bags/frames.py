@@ -97,14 +97,14 @@ class FrameColumns:
     def names(self) -> list:
         return list(self._columns)
 
-    def with_columns(self, columns: dict, *, of_bags=(), siblings=None, made: bool = False) -> FrameColumns:
+    def with_columns(self, columns: dict, *, of_bags=(), siblings=None, computed: bool = False) -> FrameColumns:
         """Return a table with further columns: arrays, or functions that return one.
 
-        With ``made``, they are numbers of single precision that were computed from other columns.
+        With ``computed``, they are numbers of single precision that were computed from other columns.
         """
         table = copy(self)
         table._columns = self._columns | columns
-        table._made = self._made | set(columns if made else ())
+        table._made = self._made | set(columns if computed else ())
         table.of_bags, table.siblings = [*self.of_bags, *of_bags], self.siblings | (siblings or {})
         return table
 
@@ -233,7 +233,7 @@ def kind_of(dtype) -> str:
         return "list" if _is_number(_innermost(dtype)) else "List"
     if _is_number(dtype):
         return "number"
-    known = {
+    tests = {
         "boolean": of.is_boolean,
         "Categorical": of.is_dictionary,
         "Datetime": of.is_timestamp,
@@ -244,7 +244,7 @@ def kind_of(dtype) -> str:
     }
     if of.is_string(dtype) or of.is_large_string(dtype) or of.is_string_view(dtype):
         return "String"
-    return next((name for name, test in known.items() if test(dtype)), str(dtype).capitalize())
+    return next((name for name, test in tests.items() if test(dtype)), str(dtype).capitalize())
 
 
 def _is_number(dtype) -> bool:
@@ -302,11 +302,11 @@ def refuse_twice(names) -> None:
     unnamed = list(names).count("")
     if unnamed > 1:
         raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
-    seen: set = set()
+    earlier: set = set()
     for name in names:
-        if name != "" and name in seen:
+        if name != "" and name in earlier:
             raise nw.exceptions.DuplicateError(f"two columns have the same name, {name!r}; names must be distinct")
-        seen.add(name)
+        earlier.add(name)
 
 
 def as_list(names) -> list:
@@ -382,7 +382,7 @@ def _parse_numbers(column, fill_texts: tuple[str, ...], *, comma: bool):
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^\+", "").cast(pa.float64())
 
 
-def unframe(data, what: str) -> tuple:
+def unframe(data, parameter: str) -> tuple:
     """Return the numbers of a data frame as an array, and its columns; other data unchanged, and None.
 
     Examples
@@ -398,22 +398,22 @@ def unframe(data, what: str) -> tuple:
     odd = [name for name in table.names if table.kind(name) not in ("number", "boolean")]
     if odd:
         raise TypeError(
-            f"{what} must be numbers, but column {odd[0]!r} is {table.kind(odd[0])}; encode it, or leave it out"
+            f"{parameter} must be numbers, but column {odd[0]!r} is {table.kind(odd[0])}; encode it, or leave it out"
         )
     return as_matrix(table, table.names), table.names
 
 
-def names_of(given, columns, what: str):
+def names_of(names, columns, parameter: str):
     """Return the given names, or else the columns of the data frame; where both are given, they must agree.
 
     Columns that pandas counts (0, 1, ...) have no names, as scikit-learn has it.
     """
     if columns is None or not all(isinstance(name, str) for name in columns):
-        return given
-    if given is not None and [str(name) for name in given] != columns:
+        return names
+    if names is not None and [str(name) for name in names] != columns:
         raise ValueError(
-            f"{what} are {', '.join(map(str, list(given)[:5]))}, but the columns of the data frame are "
-            f"{', '.join(columns[:5])}; leave {what} out, or rename the columns"
+            f"{parameter} are {', '.join(map(str, list(names)[:5]))}, but the columns of the data frame are "
+            f"{', '.join(columns[:5])}; leave {parameter} out, or rename the columns"
         )
     return columns
 
@@ -432,7 +432,7 @@ def to_frame(columns: dict) -> Any:
     return columns
 
 
-def differences(names: list, known: list) -> str:
+def differences(names: list, expected: list) -> str:
     """Describe which names are missing and which are new; empty for the same names in any order.
 
     Examples
@@ -440,6 +440,6 @@ def differences(names: list, known: list) -> str:
     >>> differences(["x", "w"], ["x", "y"]), differences(["y", "x"], ["x", "y"])
     ('missing: y; new: w', '')
     """
-    lost, added = set(known) - set(names), set(names) - set(known)
-    said = {"missing": sorted(map(str, lost)), "new": sorted(map(str, added))}
-    return "; ".join(f"{what}: {', '.join(those[:5])}" for what, those in said.items() if those)
+    lost, added = set(expected) - set(names), set(names) - set(expected)
+    phrases = {"missing": sorted(map(str, lost)), "new": sorted(map(str, added))}
+    return "; ".join(f"{heading}: {', '.join(listed[:5])}" for heading, listed in phrases.items() if listed)

@@ -108,9 +108,9 @@ def bag_medians(bags: Bags) -> np.ndarray:
     """Return the median of each column over the known values of each bag (bags, columns); NaN where there is none."""
     medians = segment_median(bags.instances, bags.offsets)  # NaN where a single value is missing
     for j in np.flatnonzero(np.isnan(medians).any(axis=0)):
-        known = ~np.isnan(bags.instances[:, j])
-        counts = np.add.reduceat(known.astype(np.int64), bags.offsets[:-1])
+        present = ~np.isnan(bags.instances[:, j])
+        counts = np.add.reduceat(present.astype(np.int64), bags.offsets[:-1])
         offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
         if len(offsets) > 1:
-            medians[counts > 0, j] = segment_median(bags.instances[known, j], offsets)
+            medians[counts > 0, j] = segment_median(bags.instances[present, j], offsets)
     return medians

@@ -58,19 +58,19 @@ def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def segment_search(
-    rising: np.ndarray, offsets: np.ndarray, wanted: np.ndarray, side: Literal["left", "right"] = "left"
+    rising: np.ndarray, offsets: np.ndarray, targets: np.ndarray, side: Literal["left", "right"] = "left"
 ) -> np.ndarray:
-    """Search each bag for the wanted numbers (bags, k) among its rows, which rise from 0 to 1; return row numbers.
+    """Search each bag for its targets (bags, k) among its rows, which rise from 0 to 1; return row numbers.
 
     As `numpy.searchsorted`, for some bags at a time: the number of a bag is added to tell the bags apart, and a large
     one would swallow the last digits.
     """
-    out, sizes = np.empty(wanted.shape, dtype=np.int64), np.diff(offsets)
+    out, sizes = np.empty(targets.shape, dtype=np.int64), np.diff(offsets)
     for start in range(0, len(sizes), SEARCHED):
-        some = slice(start, min(start + SEARCHED, len(sizes)))
-        apart = 2.0 * np.arange(some.stop - start)
-        keys = rising[offsets[start] : offsets[some.stop]] + np.repeat(apart, sizes[some])
-        out[some] = offsets[start] + np.searchsorted(keys, wanted[some] + apart[:, None], side=side)
+        chunk = slice(start, min(start + SEARCHED, len(sizes)))
+        apart = 2.0 * np.arange(chunk.stop - start)
+        keys = rising[offsets[start] : offsets[chunk.stop]] + np.repeat(apart, sizes[chunk])
+        out[chunk] = offsets[start] + np.searchsorted(keys, targets[chunk] + apart[:, None], side=side)
     return out
 
 
@@ -138,9 +138,9 @@ def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
     """Return values, offsets and weights of the rows with weight above zero; each bag has one."""
     if weights is None or (weights > 0).all():
         return values, offsets, weights
-    kept = weights > 0
-    sizes = np.add.reduceat(kept.astype(np.int64), offsets[:-1])
-    return values[kept], np.concatenate([[0], np.cumsum(sizes)]), weights[kept]
+    counts = weights > 0
+    sizes = np.add.reduceat(counts.astype(np.int64), offsets[:-1])
+    return values[counts], np.concatenate([[0], np.cumsum(sizes)]), weights[counts]
 
 
 def segment_median(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:

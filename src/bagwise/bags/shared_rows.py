@@ -119,8 +119,8 @@ def shares_rows(bags) -> SharedRows | None:
             hashes = np.sort(row_hashes(bags.instances[sample]))
             if 2 * np.count_nonzero(hashes[1:] == hashes[:-1]) < NOTABLE / 2 * len(sample):
                 return None
-    found = find_shared_rows(bags)
-    return found if found.notable else None
+    shared = find_shared_rows(bags)
+    return shared if shared.notable else None
 
 
 def shared_row_groups(bags) -> np.ndarray:
@@ -134,16 +134,16 @@ def shared_row_groups(bags) -> np.ndarray:
     >>> shared_row_groups(bags).tolist()
     ['a', 'a', 'c', 'd']
     """
-    found = find_shared_rows(bags._with(groups=None))
+    shared = find_shared_rows(bags._with(groups=None))
     order = sorted(range(len(bags)), key=lambda i: str(bags.ids[i]), reverse=True)
     first = np.empty(len(bags), dtype=np.int64)
-    first[found.sets[order]] = order  # of several values for one place, numpy keeps the last: the lowest id
-    if found.largest > GIANT * len(bags):
+    first[shared.sets[order]] = order  # of several values for one place, numpy keeps the last: the lowest id
+    if shared.largest > GIANT * len(bags):
         warn_user(
-            f"groups={SHARED_ROWS!r}: the largest connected set holds {found.largest:,} of {len(bags):,} bags, and "
+            f"groups={SHARED_ROWS!r}: the largest connected set holds {shared.largest:,} of {len(bags):,} bags, and "
             "folds cannot divide it. Use folds given by a column of the table, made so that similar bags stay together"
         )
-    return bags.ids[first[found.sets]]
+    return bags.ids[first[shared.sets]]
 
 
 def warn_of_shared_rows(bags) -> None:
@@ -166,8 +166,8 @@ def check_separation(bags, fold: np.ndarray):
         return bags
     shared = shares_rows(bags)
     if shared is not None:
-        for own in np.atleast_2d(fold):
-            if warn_of_separated(bags, own, shared):
+        for fold_of_bag in np.atleast_2d(fold):
+            if warn_of_separated(bags, fold_of_bag, shared):
                 break
     return bags._with(folds_checked=True)
 

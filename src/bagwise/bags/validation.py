@@ -94,6 +94,7 @@ def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
 
 
 def and_others(n: int) -> str:
+    """Return a phrase that counts further ones after the first; empty for none."""
     return f" (and {counted(n, 'other')})" if n else ""
 
 
@@ -105,6 +106,13 @@ def label(bag) -> str:
 
 
 def counted(n: int, noun: str) -> str:
+    """Format a number and its noun.
+
+    Examples
+    --------
+    >>> counted(1, "bag"), counted(1200, "bag")
+    ('1 bag', '1,200 bags')
+    """
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
@@ -168,24 +176,24 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
     return offsets
 
 
-def as_labels(values, n_bags: int, what: str) -> np.ndarray:
+def as_labels(values, n_bags: int, parameter: str) -> np.ndarray:
     """Return one identifier or group label per bag; text as Python strings, masked values as missing."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
-    array = one_per_bag(values, n_bags, what)
+    array = one_per_bag(values, n_bags, parameter)
     if array.ndim != 1:
-        raise ValueError(f"{what} must be one value per bag, not an array of shape {array.shape}")
+        raise ValueError(f"{parameter} must be one value per bag, not an array of shape {array.shape}")
     if array.dtype == np.dtype("datetime64[ns]") and (array == array.astype("datetime64[us]")).all():
         array = array.astype("datetime64[us]")  # in nanoseconds, as pandas 2 has them, Python sees numbers and no dates
     return array.copy()  # small: who writes to their own must not make two ids the same
 
 
-def one_per_bag(values, n_bags: int, what: str) -> np.ndarray:
+def one_per_bag(values, n_bags: int, parameter: str) -> np.ndarray:
     """Return an array whose first axis is the bags."""
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n_bags:
         came = "one value" if array.ndim == 0 else f"{len(array)}"
-        raise ValueError(f"{what} must have one entry per bag ({n_bags}), not {came}")
+        raise ValueError(f"{parameter} must have one entry per bag ({n_bags}), not {came}")
     if array.dtype.kind in "UT":  # fixed-width text wastes memory and truncates on assignment
         # from the list itself: as an array, [1, "a"] has already become ["1", "a"]
         array = array.astype(object) if isinstance(values, np.ndarray) else np.array(values, dtype=object)
@@ -228,11 +236,11 @@ def refuse_repeated(ids: np.ndarray) -> None:
     unknown = absent(ids)
     if unknown.any():
         raise ValueError(f"the bag at position {unknown.argmax()} has no id; give every bag one, or leave ids out")
-    seen: set = set()
+    earlier: set = set()
     for again, value in enumerate(ids.tolist()):
-        if value in seen:
+        if value in earlier:
             raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
-        seen.add(value)
+        earlier.add(value)
 
 
 def as_groups(groups, ids: np.ndarray) -> np.ndarray:
@@ -364,9 +372,9 @@ def id_keys(*several) -> list[list]:
     ([[0, 1], [0, 1]], [['7'], ['7']])
     """
     keys = [_distinct_keys(ids, _id_key) for ids in several]
-    are_numbers = [all(isinstance(key, int | float) for key in own) for own in keys]
+    are_numbers = [all(isinstance(key, int | float) for key in column) for column in keys]
     if any(are_numbers) and not all(are_numbers):
-        return [_distinct_keys(own, str) for own in keys]
+        return [_distinct_keys(column, str) for column in keys]
     return keys
 
 
@@ -376,18 +384,18 @@ def _distinct_keys(ids, form) -> list:
     plain = list(ids) if dtype is None or dtype.kind == "M" else ids.tolist()
     if dtype is not None and dtype.kind in "iu" and form is _id_key:
         return plain
-    keys = [form(one) for one in plain]
+    keys = [form(bag) for bag in plain]
     return keys if len(set(keys)) == len(set(plain)) else plain
 
 
-def _id_key(one):
-    if isinstance(one, str):
-        return one if one.isascii() else normalize("NFC", one)
-    if isinstance(one, float | np.floating) and float(one).is_integer():
-        return int(one)
-    if isinstance(one, date) and getattr(one, "tzinfo", None) is None or isinstance(one, np.datetime64):
-        return np.datetime64(one, "us").item()
-    return one.item() if isinstance(one, np.generic) else one
+def _id_key(bag):
+    if isinstance(bag, str):
+        return bag if bag.isascii() else normalize("NFC", bag)
+    if isinstance(bag, float | np.floating) and float(bag).is_integer():
+        return int(bag)
+    if isinstance(bag, date) and getattr(bag, "tzinfo", None) is None or isinstance(bag, np.datetime64):
+        return np.datetime64(bag, "us").item()
+    return bag.item() if isinstance(bag, np.generic) else bag
 
 
 def aligned(values, bags, parameter: str = "y"):
@@ -407,9 +415,9 @@ def aligned(values, bags, parameter: str = "y"):
         return values
     ids = bags.ids if hasattr(bags, "ids") else np.asarray(bags)
     labels = index.to_numpy()
-    known, wanted = id_keys(labels, ids)
-    place = {key: k for k, key in enumerate(known)}
-    at = np.array([place.get(key, -1) for key in wanted], dtype=np.int64)
+    index_keys, bag_keys = id_keys(labels, ids)
+    place = {key: k for k, key in enumerate(index_keys)}
+    at = np.array([place.get(key, -1) for key in bag_keys], dtype=np.int64)
     in_order = labels.dtype.kind in "iu" and bool((labels == np.arange(len(labels))).all())
     if in_order and (at < 0).any():
         return values
@@ -432,7 +440,7 @@ def aligned(values, bags, parameter: str = "y"):
             f"The index of {parameter} holds {label(labels[index.duplicated()][0])} twice; expected one value per bag. "
             "Leave one of them out",
         )
-    if len(labels) != len(ids) and len(set(wanted)) == len(ids):
+    if len(labels) != len(ids) and len(set(bag_keys)) == len(ids):
         raise ParameterError(
             parameter,
             f"{parameter} has {len(labels):,} values for {len(ids):,} bags. Leave out those of other bags: "

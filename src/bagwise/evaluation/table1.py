@@ -16,6 +16,7 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
 from bagwise.bags.frames import FrameColumns
+from bagwise.bags.validation import counted
 from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
 from bagwise.evaluation.plan import Entry, as_entries
@@ -26,7 +27,6 @@ from bagwise.io import load
 from bagwise.io.columns import Roles
 from bagwise.io.load import gather
 from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
-from bagwise.io.table_output import counted
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network

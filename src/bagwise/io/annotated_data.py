@@ -9,9 +9,10 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import one_of
 from bagwise.bags.frames import as_list
-from bagwise.bags.validation import ParameterError
-from bagwise.io.columns import is_auto, refuse_choice, refuse_unknown
+from bagwise.bags.validation import ParameterError, and_others
+from bagwise.io.columns import is_auto, refuse_unknown
 from bagwise.io.load import load, with_instances
 
 BLOCK = 1 << 22  # numbers read at a time
@@ -77,20 +78,22 @@ def from_anndata(
     >>> bags.ids.tolist(), y.tolist(), bags.feature_names, bags[0].tolist()
     (['b', 'a'], [60.0, 35.0], ('pca_1', 'pca_2'), [[0.0, 1.0], [4.0, 5.0]])
     """
-    refuse_choice("missing", missing, ("refuse", "impute", "keep"))
+    one_of(missing, ("refuse", "impute", "keep"), "missing")
     if is_auto(bag_features):
         raise ParameterError("bag_features", "bag_features must name columns of obs here, not 'auto'")
     with _opened(adata) as cells:
         obs = cells.obs.assign(**{_POSITION: np.arange(cells.n_obs)})
         roles = {"bag": bag, "target": target, "groups": groups, "weights": weights, "bag_features": bag_features}
-        known, y = load(obs, features=[_POSITION], keep=keep, **roles)
-        order = known.instances[:, 0].astype(np.int64)
+        attributes, y = load(obs, features=[_POSITION], keep=keep, **roles)
+        order = attributes.instances[:, 0].astype(np.int64)
         matrix, names = _matrix(cells, use)
         instances = _read(matrix, order, _columns(names, features, use))
-        kept = (known.kept or {}) | {CELL: cells.obs_names.to_numpy()[order]}
+        carried = (attributes.kept or {}) | {CELL: cells.obs_names.to_numpy()[order]}
     names = names if features is None else as_list(features)
-    bags = with_instances(known, instances, known.sizes, feature_names=names, missing=missing, weights=known.weights)
-    return bags._with(kept=kept), y
+    bags = with_instances(
+        attributes, instances, attributes.sizes, feature_names=names, missing=missing, weights=attributes.weights
+    )
+    return bags._with(kept=carried), y
 
 
 def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
@@ -132,16 +135,16 @@ def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
     if (places < 0).any():
         first = table[CELL][(places < 0).argmax()]
         raise ValueError(
-            f"cell {first!r} (and {np.count_nonzero(places < 0) - 1:,} others) of the explanation is not in adata; "
+            f"cell {first!r}{and_others(int((places < 0).sum()) - 1)} of the explanation is not in adata; "
             "pass the object that from_anndata read, or one with all its cells"
         )
-    found = {"prediction": explanation.bags.expand(explanation.predictions)}
-    found |= {_ONE[name]: table[name] for name in _ONE if name in table}
-    for name, values in found.items():
+    columns = {"prediction": explanation.bags.expand(explanation.predictions)}
+    columns |= {_ONE[name]: table[name] for name in _ONE if name in table}
+    for name, values in columns.items():
         column = np.full(adata.n_obs, np.nan)
         column[places] = values
         adata.obs[prefix + name] = column
-    return [prefix + name for name in found]
+    return [prefix + name for name in columns]
 
 
 @contextmanager
@@ -190,8 +193,8 @@ def _columns(names: list, features, use: str):
     if not features:
         raise ParameterError("features", f"features is empty; name columns of {use}, or leave it out to take all")
     refuse_unknown(names, features)
-    known = {name: j for j, name in enumerate(names)}
-    return [known[name] for name in features]
+    positions = {name: j for j, name in enumerate(names)}
+    return [positions[name] for name in features]
 
 
 def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
@@ -208,8 +211,8 @@ def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
     for start in range(0, height, step):
         block = _rows(matrix, start, min(start + step, height))
         block = block[:, columns].toarray() if issparse(block) else np.asarray(block)[:, columns]
-        own = places[start : start + step]
-        read[own[own >= 0]] = block[own >= 0]
+        targets = places[start : start + step]
+        read[targets[targets >= 0]] = block[targets >= 0]
     return read
 
 

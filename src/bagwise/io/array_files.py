@@ -22,13 +22,21 @@ from zipfile import ZipFile
 import numpy as np
 
 from bagwise.bags.arrays import unpad
-from bagwise.bags.checks import check_targets
+from bagwise.bags.checks import check_targets, one_of
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_fill_values, as_frame, as_list, with_missing
 from bagwise.bags.shared_rows import SHARED_ROWS
-from bagwise.bags.validation import Parameter, ParameterError, as_instances, as_offsets, name_bags, refuse_repeated
+from bagwise.bags.validation import (
+    Parameter,
+    ParameterError,
+    and_others,
+    as_instances,
+    as_offsets,
+    name_bags,
+    refuse_repeated,
+)
 from bagwise.io.atomic_files import replace_file
-from bagwise.io.columns import Roles, refuse_choice, refuse_unknown
+from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import attributes, gather, rows_in_order, warn_of_values, with_instances
 from bagwise.io.table_files import names_files, reading
 from bagwise.io.tables import read_files
@@ -207,7 +215,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
 def _targets(y, bags: Bags) -> np.ndarray:
     """Return one target, or a column for each of several; a bag may lack some of these."""
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
-        return np.column_stack([check_targets(column, bags, some=True) for column in np.asarray(y).T])
+        return np.column_stack([check_targets(column, bags, allow_missing=True) for column in np.asarray(y).T])
     return check_targets(y, bags)
 
 
@@ -217,30 +225,30 @@ _COLUMNS = {"kept": "kept column {!r}", "categories": "levels of {!r}"}
 
 def _from_table(bags: Bags) -> dict[str, np.ndarray]:
     arrays = {}
-    for what, text in _COLUMNS.items():
-        columns = getattr(bags, what)
+    for part, text in _COLUMNS.items():
+        columns = getattr(bags, part)
         if columns:
-            arrays[f"{what}_names"] = _storable(np.array(list(columns), dtype=object), f"names of {what}")
+            arrays[f"{part}_names"] = _storable(np.array(list(columns), dtype=object), f"names of {part}")
             for k, (name, values) in enumerate(columns.items()):
-                arrays[f"{what}_{k}"] = _storable(np.asarray(values, dtype=None), text.format(name))
+                arrays[f"{part}_{k}"] = _storable(np.asarray(values, dtype=None), text.format(name))
     names = {"id_name": bags.id_name, "target_name": bags.target_name}
     return arrays | {name: np.array(value) for name, value in names.items() if value is not None}
 
 
 def _to_table(arrays: dict) -> dict:
     """Read the metadata of a table from the arrays of an archive."""
-    found: dict = {}
-    for what in _COLUMNS:
-        if f"{what}_names" in arrays:
-            names = arrays[f"{what}_names"].tolist()
-            found[what] = {name: arrays[f"{what}_{k}"] for k, name in enumerate(names)}
-    if "categories" in found:
-        found["categories"] = {name: tuple(levels.tolist()) for name, levels in found["categories"].items()}
+    metadata: dict = {}
+    for part in _COLUMNS:
+        if f"{part}_names" in arrays:
+            names = arrays[f"{part}_names"].tolist()
+            metadata[part] = {name: arrays[f"{part}_{k}"] for k, name in enumerate(names)}
+    if "categories" in metadata:
+        metadata["categories"] = {name: tuple(levels.tolist()) for name, levels in metadata["categories"].items()}
     for name in ("id_name", "target_name"):
         if name in arrays:
             value = arrays[name].tolist()
-            found[name] = tuple(value) if isinstance(value, list) else value
-    return found
+            metadata[name] = tuple(value) if isinstance(value, list) else value
+    return metadata
 
 
 def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple:
@@ -249,9 +257,9 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
         arrays = {name: archive[name] for name in archive.files}
     if not _are_bags(arrays):
         return gather(FrameColumns(_as_columns(path, arrays), fill_values), roles, missing)
-    given = ("features", "weights", "bag_features", "categories", "dates", "targets", "ignore")
-    asked = {name: getattr(roles, name) for name in given}
-    parameter = next((name for name, value in asked.items() if value is not None and len(value)), None)
+    options = ("features", "weights", "bag_features", "categories", "dates", "targets", "ignore")
+    values = {name: getattr(roles, name) for name in options}
+    parameter = next((name for name, value in values.items() if value is not None and len(value)), None)
     if parameter is not None:
         raise ParameterError(
             parameter,
@@ -260,7 +268,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
         )
     bags, y = _load_bags(arrays, roles, missing, as_fill_values(fill_values)[0])
     refuse_unknown(arrays, roles.labels.values(), parameter="labels")
-    return bags, y, {what: arrays[name] for what, name in roles.labels.items()}
+    return bags, y, {label: arrays[name] for label, name in roles.labels.items()}
 
 
 def holds_bags(path: Path) -> bool:
@@ -331,11 +339,11 @@ def _as_columns(path: Path, arrays: dict) -> dict:
     return columns
 
 
-def _storable(values: np.ndarray, what: str) -> np.ndarray:
+def _storable(values: np.ndarray, description: str) -> np.ndarray:
     """Convert labels to an array that is saved without pickle and compares equal."""
     plain = np.array(values.tolist()) if values.dtype == object else values
     if plain.dtype == object or plain.shape != values.shape or not (plain == values).all():
-        raise TypeError(f"{what} can be saved if all are text, all are numbers, or all are dates (datetime64)")
+        raise TypeError(f"{description} can be saved if all are text, all are numbers, or all are dates (datetime64)")
     return plain
 
 
@@ -367,7 +375,7 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         categories=roles.categories if isinstance(roles.categories, str | dict) else named(roles.categories),
         dates=named(roles.dates),
         targets=roles.targets,
-        labels={what: _name_of(column, names) for what, column in roles.labels.items()},
+        labels={label: _name_of(column, names) for label, column in roles.labels.items()},
     )
     columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)
@@ -401,8 +409,8 @@ def _name_columns(stem: str, width: int, bag, target) -> list[str]:
     reflectances, angles = _LAYOUTS.get(stem, (0, 0))
     if at == {0: "bag", width - 1: "target"} and reflectances + angles == len(features):
         features = [f"reflectance_{j + 1}" for j in range(reflectances)] + [f"angle_{j + 1}" for j in range(angles)]
-    rest = iter(features)
-    return [at.get(j) or next(rest) for j in range(width)]
+    remaining = iter(features)
+    return [at.get(j) or next(remaining) for j in range(width)]
 
 
 def _name_of(column, names: list[str]):
@@ -482,19 +490,21 @@ def from_folder(
     >>> bags, bags.ids.tolist(), y.tolist()
     (Bags: 2 bags of 2 to 3 instances (5 in all), 4 features, ['S2', 'S1'], [3.0, 1.0])
     """
-    refuse_choice("unmatched", unmatched, ("refuse", "drop"))
-    refuse_choice("missing", missing, ("refuse", "impute", "keep"))
+    one_of(unmatched, ("refuse", "drop"), "unmatched")
+    one_of(missing, ("refuse", "impute", "keep"), "missing")
     files = find_arrays(folder)
     if table is None:
-        if given := [n for n, v in (("bag", bag), ("target", target), ("groups", groups)) if v is not None]:
-            raise ParameterError(given[0], f"{given[0]} names a column of the table; give the table, or leave it out")
-        known, y = Bags(np.arange(len(files), dtype=float)[:, None], np.arange(len(files) + 1), list(files)), None
+        if unusable := [n for n, v in (("bag", bag), ("target", target), ("groups", groups)) if v is not None]:
+            raise ParameterError(
+                unusable[0], f"{unusable[0]} names a column of the table; give the table, or leave it out"
+            )
+        attributes, y = Bags(np.arange(len(files), dtype=float)[:, None], np.arange(len(files) + 1), list(files)), None
     else:
-        known, y = _attributes(table, Roles(bag, target, groups=groups, bag_features=bag_features))
-        kept = _matched(known.ids, files, unmatched, folder)
-        known, y = known[kept], None if y is None else y[kept]
-    arrays, sizes = _read([files[str(one)] for one in known.ids], array)
-    return with_instances(known, arrays, sizes, feature_names=feature_names, missing=missing), y
+        attributes, y = _attributes(table, Roles(bag, target, groups=groups, bag_features=bag_features))
+        matched = _matched(attributes.ids, files, unmatched, folder)
+        attributes, y = attributes[matched], None if y is None else y[matched]
+    arrays, sizes = _read([files[str(bag)] for bag in attributes.ids], array)
+    return with_instances(attributes, arrays, sizes, feature_names=feature_names, missing=missing), y
 
 
 def find_arrays(folder) -> dict[str, Path]:
@@ -502,18 +512,18 @@ def find_arrays(folder) -> dict[str, Path]:
     folder = Path(folder).expanduser()
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() not in ENDINGS or path.name.startswith("."):
             continue
-        if path.stem in found:
+        if path.stem in paths:
             raise ValueError(
-                f"{found[path.stem].name} and {path.name} are both files of bag {path.stem!r}; leave one of them"
+                f"{paths[path.stem].name} and {path.name} are both files of bag {path.stem!r}; leave one of them"
             )
-        found[path.stem] = path
-    if not found:
+        paths[path.stem] = path
+    if not paths:
         raise ValueError(f"{folder} holds no file of arrays; a bag is a file that ends in {', '.join(ENDINGS)}")
-    return found
+    return paths
 
 
 def _attributes(table, roles: Roles) -> tuple[Bags, np.ndarray | None]:
@@ -532,20 +542,19 @@ def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray
 
     Ids and files without counterpart are refused, or dropped with a warning.
     """
-    lacks = np.array([str(one) not in files for one in ids])
-    known = set(map(str, ids))
-    others = [stem for stem in files if stem not in known]
-    told = [f"{name_bags(ids, lacks)} no file in {folder}"] if lacks.any() else []
-    if others:
-        more = f" (and {len(others) - 1:,} others)" if len(others) > 1 else ""
-        told.append(f"{files[others[0]].name}{more} has no row in the table")
-    if not told:
+    lacks = np.array([str(bag) not in files for bag in ids])
+    texts = set(map(str, ids))
+    without_row = [stem for stem in files if stem not in texts]
+    faults = [f"{name_bags(ids, lacks)} no file in {folder}"] if lacks.any() else []
+    if without_row:
+        faults.append(f"{files[without_row[0]].name}{and_others(len(without_row) - 1)} has no row in the table")
+    if not faults:
         return np.arange(len(ids))
     if unmatched == "refuse" or lacks.all():
         end = "the names of the files without their endings must be the ids of the table"
         way = [] if lacks.all() else [", or leave them out by ", Parameter("unmatched", "drop")]
-        raise ParameterError("unmatched", f"{'; '.join(told)}; {end}", *way)
-    warnings.warn(f"{'; '.join(told)}; they are left out", stacklevel=3)
+        raise ParameterError("unmatched", f"{'; '.join(faults)}; {end}", *way)
+    warnings.warn(f"{'; '.join(faults)}; they are left out", stacklevel=3)
     return np.flatnonzero(~lacks)
 
 
@@ -612,6 +621,6 @@ def _chosen(path: Path, names: list[str], array) -> str:
         return names[0]
     if array not in names:
         held = ", ".join(names) or "none"
-        what = "several arrays" if array is None else f"no array {array!r}"
-        raise ParameterError("array", f"{path.name} holds {what}; choose one by ", Parameter("array"), f": {held}")
+        problem = "several arrays" if array is None else f"no array {array!r}"
+        raise ParameterError("array", f"{path.name} holds {problem}; choose one by ", Parameter("array"), f": {held}")
     return array

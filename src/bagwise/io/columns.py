@@ -153,12 +153,12 @@ def choose_features(table, roles: Roles) -> list:
         )
     named = [(parameter, [name]) for parameter, name in roles.single]
     for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", roles.feature_list)):
-        refuse_unknown(table.names, names, taken=roles.feature_list, parameter=parameter, made=table.siblings)
+        refuse_unknown(table.names, names, used=roles.feature_list, parameter=parameter, derived=table.siblings)
     if roles.bag in roles.target_list:
         raise ParameterError("target", f"column {roles.bag!r} cannot be both the bag id and the target")
-    if taken := [name for name in keep if name in _TAKEN]:
+    if reserved := [name for name in keep if name in _TAKEN]:
         raise ParameterError(
-            "keep", f"tables of instances have a column {taken[0]!r} of their own; rename the column to keep it"
+            "keep", f"tables of instances have a column {reserved[0]!r} of their own; rename the column to keep it"
         )
     if roles.features is not None:
         _refuse_features(table, roles)
@@ -167,8 +167,8 @@ def choose_features(table, roles: Roles) -> list:
     features = [name for name, kind in kinds.items() if kind in USABLE]
     if not features:
         unusable = [f"{label(name)} ({kind})" for name, kind in kinds.items()]
-        what = _list(unusable, "the others are") if unusable else "every column has another role, or is ignored"
-        raise ParameterError("features", f"there is no numeric feature column; {what}")
+        listed = _list(unusable, "the others are") if unusable else "every column has another role, or is ignored"
+        raise ParameterError("features", f"there is no numeric feature column; {listed}")
     return features
 
 
@@ -187,39 +187,32 @@ def _refuse_features(table, roles: Roles) -> None:
             refuse_not_numeric(table, name, "a feature", "features")
 
 
-def refuse_unknown(names, wanted, taken=(), parameter: str = "features", made=()) -> None:
+def refuse_unknown(names, columns, used=(), parameter: str = "features", derived=()) -> None:
     """Refuse the first wanted name that is not there, and suggest the nearest one that is there and not taken.
 
-    Columns that were ``made`` of others are not listed: the user's table does not have them.
+    Columns that are ``derived`` from others are not listed: the user's table does not have them.
     """
     known_names = set(names)
-    missing = next((name for name in wanted if name not in known_names), None)
+    missing = next((name for name in columns if name not in known_names), None)
     if missing is None:
         return
-    listed = _list([label(name) for name in names if name not in made])
+    listed = _list([label(name) for name in names if name not in derived])
     column, _, level = str(missing).partition("=")
     if level and column not in known_names:
         raise ParameterError(
             parameter, f"there is no column {column!r}, of which the feature {missing!r} is a level; {listed}"
         )
-    free = [str(name) for name in names if name not in taken]
+    free = [str(name) for name in names if name not in used]
     same = [name for name in free if name.lower() == str(missing).lower()]
     near = next(iter(same or get_close_matches(str(missing), free, n=1)), None)
     hint = f" (did you mean {near!r}?)" if near else ""
     raise ParameterError(parameter, f"there is no column {missing!r}{hint}; {listed}")
 
 
-def refuse_choice(name: str, value, allowed: tuple) -> None:
-    """Refuse a value of a parameter that is not one of those allowed."""
-    if value not in allowed:
-        *most, last = map(repr, allowed)
-        raise ParameterError(name, f"{name} must be {', '.join(most)} or {last}, not {value!r}")
-
-
-def refuse_no_labels(table, name, what: str) -> None:
+def refuse_no_labels(table, name, role: str) -> None:
     """Refuse a column of lists or records where labels are needed."""
     if is_nested(table, name):
-        raise TypeError(f"{what} must be text, integers or dates; column {name!r} holds lists or records")
+        raise TypeError(f"{role} must be text, integers or dates; column {name!r} holds lists or records")
 
 
 def is_nested(table, name) -> bool:
@@ -227,7 +220,7 @@ def is_nested(table, name) -> bool:
     return table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map"))
 
 
-def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
+def refuse_not_numeric(table, name, role: str, parameter: str) -> None:
     """Refuse a column that is not numeric, and say which cells are not if most of them are."""
     kind = table.kind(name)
     if kind in ("number", "boolean"):
@@ -238,7 +231,7 @@ def refuse_not_numeric(table, name, what: str, parameter: str) -> None:
         encode = Parameter("dates" if is_date_kind(table, name) else "categories", [name])
         way = Message("; encode it, leave it out, or load it with ", encode)
     shown = "a date" if kind.startswith(("Date", "datetime")) else kind
-    raise ParameterTypeError(parameter, f"{what} must be numbers; column {name!r} is {shown}", way)
+    raise ParameterTypeError(parameter, f"{role} must be numbers; column {name!r} is {shown}", way)
 
 
 # Values of the bags ---------------------------------------------------------------------------------------------------
@@ -267,7 +260,7 @@ def read_targets(table, targets: list, codes, first, ids) -> np.ndarray | None:
     """Return the targets of the bags: None, one number per bag, or a column per target with NaN where it is missing."""
     if len(targets) < 2:
         return one_target(table, targets[0], codes, first, ids) if targets else None
-    y = np.column_stack([one_target(table, name, codes, first, ids, some=True) for name in targets])
+    y = np.column_stack([one_target(table, name, codes, first, ids, allow_missing=True) for name in targets])
     unknown = np.isnan(y)
     if unknown.all(axis=1).any():
         raise ParameterError(
@@ -282,11 +275,11 @@ def read_targets(table, targets: list, codes, first, ids) -> np.ndarray | None:
     return y
 
 
-def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.ndarray:
-    """Return the target of each bag; with ``some``, NaN for a bag without one."""
+def one_target(table, target, codes, first, ids, *, allow_missing: bool = False) -> np.ndarray:
+    """Return the target of each bag; with ``allow_missing``, NaN for a bag without one."""
     refuse_not_numeric(table, target, "the target", "target")
     values = np.asarray(table.numbers(target), dtype=np.float64)
-    unknown = np.isinf(values) if some else ~np.isfinite(values)
+    unknown = np.isinf(values) if allow_missing else ~np.isfinite(values)
     if unknown.any():
         raise ParameterError(
             "target",
@@ -313,14 +306,14 @@ def one_target(table, target, codes, first, ids, *, some: bool = False) -> np.nd
     return values[first]
 
 
-def one_label(table, column, codes, first, ids, *, what: str = "group", parameter: str = "groups") -> np.ndarray:
+def one_label(table, column, codes, first, ids, *, noun: str = "group", parameter: str = "groups") -> np.ndarray:
     """Return the label of each bag (its group, its fold), which must be the same on all its rows."""
     label_of_row, labels = table.factorise(column)
     unknown = absent(labels)[label_of_row]
     if unknown.any():
         raise ParameterError(
             parameter,
-            f"{name_bags(ids, any_row(unknown, codes, ids))} rows without a {what} in column {column!r}; "
+            f"{name_bags(ids, any_row(unknown, codes, ids))} rows without a {noun} in column {column!r}; "
             "give every bag one, or leave ",
             Parameter(parameter),
             " out",
@@ -329,23 +322,23 @@ def one_label(table, column, codes, first, ids, *, what: str = "group", paramete
     if differs.any():
         raise ParameterError(
             parameter,
-            f"{name_bags(ids, any_row(differs, codes, ids))} rows of more than one {what} in column {column!r}; "
-            f"a bag belongs to one {what}, the same on all its rows",
+            f"{name_bags(ids, any_row(differs, codes, ids))} rows of more than one {noun} in column {column!r}; "
+            f"a bag belongs to one {noun}, the same on all its rows",
         )
     return labels[label_of_row[first]]
 
 
 def one_per_bag(
-    table, name, codes, first, ids, *, what: str = "bag feature", parameter: str = "bag_features"
+    table, name, codes, first, ids, *, noun: str = "bag feature", parameter: str = "bag_features"
 ) -> np.ndarray:
     """Return the number of each bag (a covariate, its weight), which must be the same on all its rows."""
     values = np.asarray(table.numbers(name), dtype=np.float64)
     differs = differs_from_first(values, codes, first)
     if differs.any():
-        instead = ": leave the column to the instances" if what == "bag feature" else ""
+        instead = ": leave the column to the instances" if noun == "bag feature" else ""
         raise ParameterError(
             parameter,
-            f"{name_bags(ids, any_row(differs, codes, ids))} more than one value in column {name!r}; a {what} is the "
+            f"{name_bags(ids, any_row(differs, codes, ids))} more than one value in column {name!r}; a {noun} is the "
             f"same on all rows of a bag{instead}",
         )
     return values[first]
@@ -371,10 +364,10 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
         chosen = _constant(table, names, codes, first)
     else:
         chosen = roles.covariate_list
-        refuse_unknown(table.names, chosen, parameter="bag_features", made=table.siblings)
-        if taken := [name for name in chosen if name in roles.taken]:
+        refuse_unknown(table.names, chosen, parameter="bag_features", derived=table.siblings)
+        if in_use := [name for name in chosen if name in roles.taken]:
             raise ParameterError(
-                "bag_features", f"column {taken[0]!r} has another role; it cannot be a bag feature as well"
+                "bag_features", f"column {in_use[0]!r} has another role; it cannot be a bag feature as well"
             )
         for name in chosen:
             refuse_not_numeric(table, name, "a bag feature", "bag_features")
@@ -443,12 +436,12 @@ def left_out(table, roles: Roles, names: list) -> list[Message]:
     texts = [name for name in unused if name not in dates]
     notes = [message for _, message in doubts.values()]
     if texts:
-        what = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
+        clause = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
         way = (Parameter("categories", texts[:1]), " uses it as a category, ", Parameter("ignore", texts[:1]))
-        notes.append(Message(what, *way, " silences this"))
+        notes.append(Message(clause, *way, " silences this"))
     if dates:
-        what = _left([repr(name) for name in dates], ("is a date", "are dates"))
-        notes.append(Message(what, Parameter("dates", dates[:1]), " uses its season and year"))
+        clause = _left([repr(name) for name in dates], ("is a date", "are dates"))
+        notes.append(Message(clause, Parameter("dates", dates[:1]), " uses its season and year"))
     return notes
 
 
@@ -496,9 +489,9 @@ def alike_ids(ids) -> str | None:
     pairs = [(first[key], text) for text in texts if first.setdefault(key := _as_it_looks(text), text) != text]
     if not pairs:
         return None
-    others = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
+    more = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
     return (
-        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{others} differ only by blanks, quotes or in Unicode "
+        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{more} differ only by blanks, quotes or in Unicode "
         "form, and are two bags; write them the same if one is meant"
     )
 
@@ -571,12 +564,11 @@ def describe_suspects(suspect_columns: dict[str, dict[float, int]]) -> Message:
     name, counts = next(iter(suspect_columns.items()))
     value, count = next(iter(counts.items()))
     times = "once" if count == 1 else f"{count:,} times"
-    more = len(suspect_columns) - 1
-    others = f" (and {more:,} other column{'s hold' if more > 1 else ' holds'} such a value)" if more else ""
+    n_more = len(suspect_columns) - 1
+    more = f" (and {n_more:,} other column{'s hold' if n_more > 1 else ' holds'} such a value)" if n_more else ""
     values = list(dict.fromkeys(plain_number(value) for counts in suspect_columns.values() for value in counts))
     return Message(
-        f"column {name!r} holds {plain_number(value)} {times}{others}, which looks like a fill value for missing "
-        "data; ",
+        f"column {name!r} holds {plain_number(value)} {times}{more}, which looks like a fill value for missing data; ",
         Parameter("fill_values", values),
         " makes it missing",
     )
@@ -593,10 +585,10 @@ def _ends(values: np.ndarray) -> list[float]:
     return [end for end in ends if is_fill_value(end) or end < low - reach or end > high + reach]
 
 
-def _is_isolated(value: float, rest: np.ndarray, count: int) -> bool:
-    if len(rest) == 0:
+def _is_isolated(value: float, neighbours: np.ndarray, count: int) -> bool:
+    if len(neighbours) == 0:
         return False
-    low, high = float(rest.min()), float(rest.max())
+    low, high = float(neighbours.min()), float(neighbours.max())
     gap, width = max(low - value, value - high), high - low
     if is_fill_value(value):
         return gap > GAP * width and gap > 0

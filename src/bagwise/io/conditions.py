@@ -52,15 +52,15 @@ class Where:
         table = pa.table({name: pa.array(np.asarray(columns[name]), from_pandas=True) for name in self.names})
         row = "row" + "_" * max(map(len, self.names))  # a name that no column has
         n = table.num_rows
-        kept = self.fitting(table.schema).keep(table.append_column(row, pa.array(np.arange(n))))
-        return np.isin(np.arange(n), kept[row].to_numpy())
+        selected = self.fitting(table.schema).keep(table.append_column(row, pa.array(np.arange(n))))
+        return np.isin(np.arange(n), selected[row].to_numpy())
 
     def fitting(self, schema) -> Where:
         """Convert texts to dates where a column holds dates; refuse values that a column cannot be compared with."""
-        any_of = tuple(tuple(_fit(one, schema) for one in all_of) for all_of in self.any_of)
+        any_of = tuple(tuple(_fit(condition, schema) for condition in all_of) for all_of in self.any_of)
         for all_of in any_of:
-            for one in all_of:
-                _try(one, schema)
+            for condition in all_of:
+                _try(condition, schema)
         return Where(any_of)
 
     def by_statistics(self, schema):
@@ -70,11 +70,11 @@ class Where:
         """
         import pyarrow as pa
 
-        def certain(one) -> bool:
-            return one[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(one[0]).type)
+        def certain(condition) -> bool:
+            return condition[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(condition[0]).type)
 
-        kept = tuple(tuple(one for one in all_of if certain(one)) for all_of in self.any_of)
-        return Where(kept).expression() if all(kept) else None
+        usable = tuple(tuple(condition for condition in all_of if certain(condition)) for all_of in self.any_of)
+        return Where(usable).expression() if all(usable) else None
 
 
 def as_where(where) -> Where | None:
@@ -97,14 +97,14 @@ def as_where(where) -> Where | None:
 
 def read_where(where) -> Where:
     """Parse conditions that are not None; see `as_where`."""
-    found = _read(where)
-    number = sum(map(len, found.any_of))
+    conditions = _read(where)
+    number = sum(map(len, conditions.any_of))
     if number > MOST:
         raise ValueError(
             f"where has {number:,} conditions, and at most {MOST:,} are taken; write values of one column as one "
             "condition, such as (column, 'in', values), or filter the table before"
         )
-    return found
+    return conditions
 
 
 def _read(where) -> Where:
@@ -112,30 +112,30 @@ def _read(where) -> Where:
         return Where((tuple(_parse(where)),))
     if not isinstance(where, list | tuple) or not len(where):
         raise _wrong(where)
-    any_of = where if all(isinstance(one, list) for one in where) else [where]
+    any_of = where if all(isinstance(entry, list) for entry in where) else [where]
     if not all(any_of):
         raise _wrong(where)
-    return Where(tuple(tuple(_condition(one, where) for one in all_of) for all_of in any_of))
+    return Where(tuple(tuple(_condition(entry, where) for entry in all_of) for all_of in any_of))
 
 
 def _parse(text: str) -> list[tuple]:
     conditions, position, more = [], 0, True
     while more:
-        found = _CONDITION.match(text, position)
-        if found is None:
+        match = _CONDITION.match(text, position)
+        if match is None:
             raise ValueError(
                 f"where={_quoted(text)} cannot be read from {_quoted(text[position:].strip())} on; "
                 "write comparisons joined by 'and', such as \"year >= 2019 and site in ('A', 'B')\"; "
                 "names with blanks stand in `backquotes`"
             )
-        operator, values = " ".join(found["operator"].split()), [_value(v) for v in re.findall(_VALUE, found["value"])]
-        several = found["value"].startswith("(")
+        operator, values = " ".join(match["operator"].split()), [_value(v) for v in re.findall(_VALUE, match["value"])]
+        several = match["value"].startswith("(")
         if several != operator.endswith("in"):
             raise ValueError(
                 f"where={_quoted(text)}: {operator!r} takes {'one value' if several else 'values in brackets'}"
             )
-        conditions.append((found["name"].strip("`"), operator, values if several else values[0]))
-        position, more = found.end(), bool(found["and"])
+        conditions.append((match["name"].strip("`"), operator, values if several else values[0]))
+        position, more = match.end(), bool(match["and"])
     return conditions
 
 
@@ -147,15 +147,17 @@ def _value(text: str) -> str | bool | int | float:
     return int(text) if re.fullmatch(r"[-+]?\d+", text) else float(text)
 
 
-def _condition(one, where) -> tuple:
-    if not isinstance(one, tuple) or len(one) != 3 or not isinstance(one[0], str) or one[1] not in OPERATORS:
+def _condition(entry, where) -> tuple:
+    if not isinstance(entry, tuple) or len(entry) != 3 or not isinstance(entry[0], str) or entry[1] not in OPERATORS:
         raise _wrong(where)
-    if one[1] in ("in", "not in") and (isinstance(one[2], str) or not hasattr(one[2], "__iter__")):
-        raise ValueError(f"where: {one[1]!r} takes a list of values, not {one[2]!r}")
-    value = list(one[2]) if one[1] in ("in", "not in") else one[2]
+    if entry[1] in ("in", "not in") and (isinstance(entry[2], str) or not hasattr(entry[2], "__iter__")):
+        raise ValueError(f"where: {entry[1]!r} takes a list of values, not {entry[2]!r}")
+    value = list(entry[2]) if entry[1] in ("in", "not in") else entry[2]
     if any(v is None for v in (value if isinstance(value, list) else [value])):
-        raise ValueError(f"where: column {one[0]!r} is compared with None; a null satisfies no condition, leave it out")
-    return one[0], one[1], value
+        raise ValueError(
+            f"where: column {entry[0]!r} is compared with None; a null satisfies no condition, leave it out"
+        )
+    return entry[0], entry[1], value
 
 
 def _quoted(text: str, most: int = 200) -> str:
@@ -178,39 +180,41 @@ def _joined(operator, expressions):
     return expressions[0]
 
 
-def _expression(one: tuple):
+def _expression(condition: tuple):
     from pyarrow.dataset import field
     from pyarrow.parquet import filters_to_expression
 
-    found = filters_to_expression([one])
-    return found & field(one[0]).is_valid() if one[1] == "not in" else found  # pyarrow finds no null in any list
+    expression = filters_to_expression([condition])
+    return (
+        expression & field(condition[0]).is_valid() if condition[1] == "not in" else expression
+    )  # pyarrow finds no null in any list
 
 
-def _fit(one: tuple, schema) -> tuple:
+def _fit(condition: tuple, schema) -> tuple:
     import pyarrow as pa
 
-    name, operator, value = one
+    name, operator, value = condition
     kind = schema.field(name).type
     if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
-        return one
+        return condition
     values = value if isinstance(value, list) else [value]
     try:
         values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
         values = [pa.scalar(v).cast(kind) for v in values]
     except (ValueError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(one, schema) from error
+        raise _mismatch(condition, schema) from error
     return name, operator, [v.as_py() for v in values] if isinstance(value, list) else values[0].as_py()
 
 
-def _try(one: tuple, schema) -> None:
+def _try(condition: tuple, schema) -> None:
     import pyarrow as pa
 
     try:
-        Where(((one,),)).keep(schema.empty_table())
+        Where(((condition,),)).keep(schema.empty_table())
     except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(one, schema) from error
+        raise _mismatch(condition, schema) from error
 
 
-def _mismatch(one: tuple, schema) -> ValueError:
-    name, operator, value = one
+def _mismatch(condition: tuple, schema) -> ValueError:
+    name, operator, value = condition
     return ValueError(f"where: column {name!r} is {schema.field(name).type} and cannot be {operator} {value!r}")

@@ -12,7 +12,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.bags.validation import ParameterError
+from bagwise.bags.validation import ParameterError, and_others
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import gather
 from bagwise.io.table_files import names_files
@@ -134,27 +134,27 @@ def from_cube(
         remedy = "cube", "crs='EPSG:...'"
         zones = read_zones(zones, grid.crs, id=id, target=target if time is None else None, remedy=remedy, **roles)
         _refuse_other_longitudes(grid, zones.polygons)
-        chosen, known = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
+        chosen, targets_of_bags = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
         ids = zones.known.ids if time is None else [f"{a} {_text(b)}" for a, b in product(zones.known.ids, grid.labels)]
         if targets is not None:
-            chosen, known = _targets(targets, np.array(ids), id, component, target)
+            chosen, targets_of_bags = _targets(targets, np.array(ids), id, component, target)
             chosen = chosen.reshape(len(zones.polygons), len(grid.labels))
         options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
         read = [
             pixels
-            for polygon, wanted in zip(zones.polygons, chosen, strict=True)
-            for pixels in read_zone(polygon, grid, np.flatnonzero(wanted).tolist(), coordinates=True, **options)
+            for polygon, is_wanted in zip(zones.polygons, chosen, strict=True)
+            for pixels in read_zone(polygon, grid, np.flatnonzero(is_wanted).tolist(), coordinates=True, **options)
         ]
     zone, label = np.nonzero(chosen)
     ids = np.asarray(ids)[chosen.ravel()]
-    kept = settle_empty(read, ids, empty)
-    read, attributes = [read[k] for k in kept], zones.known[zone[kept]]._with(ids=ids[kept])
+    has_pixels = settle_empty(read, ids, empty)
+    read, attributes = [read[k] for k in has_pixels], zones.known[zone[has_pixels]]._with(ids=ids[has_pixels])
     if by_time:
-        attributes = attributes._with(groups=grid.labels[label[kept]])
+        attributes = attributes._with(groups=grid.labels[label[has_pixels]])
     places = np.concatenate([pixels.places for pixels in read])
     bags = bags_of_pixels(read, attributes, grid.names, missing=missing, weighted=weights is not None)
     bags = bags._with(kept={"x": places[:, 0], "y": places[:, 1], "step": places[:, 2].astype(np.int64)})
-    return bags, None if known is None else known[kept]
+    return bags, None if targets_of_bags is None else targets_of_bags[has_pixels]
 
 
 class Grid:
@@ -168,8 +168,8 @@ class Grid:
 
     def __init__(self, data, variables=None, *, time=None, x=None, y=None, crs=None):
         self.x, self.y = _dimension(data, x, _ACROSS, "x"), _dimension(data, y, _DOWN, "y")
-        (left, across), (top, down) = (_steps(data, name) for name in (self.x, self.y))
-        self.transform = Affine(across, 0, left - across / 2, 0, down, top - down / 2)  # from columns and rows
+        (west, across), (top, down) = (_steps(data, name) for name in (self.x, self.y))
+        self.transform = Affine(across, 0, west - across / 2, 0, down, top - down / 2)  # from columns and rows
         self.shape = data.sizes[self.y], data.sizes[self.x]
         self.time, self.labels, self.label_of_step = _times(data, time, {self.x, self.y})
         self.arrays = _choose(data, variables, self.x, self.y, self.time)
@@ -223,18 +223,18 @@ def _opened(cube):
     return nullcontext(cube if hasattr(cube, "data_vars") else cube.to_dataset(name=cube.name or "value"))
 
 
-def _dimension(data, given, usual, what: str) -> str:
-    if given is not None:
-        if given not in data.dims:
-            raise ParameterError(what, f"there is no dimension {given!r}; the dimensions are {_names(data.dims)}")
-        return given
-    found = [name for name in data.dims if str(name).lower() in usual]
-    if len(found) != 1:
+def _dimension(data, name, usual, axis: str) -> str:
+    if name is not None:
+        if name not in data.dims:
+            raise ParameterError(axis, f"there is no dimension {name!r}; the dimensions are {_names(data.dims)}")
+        return name
+    candidates = [name for name in data.dims if str(name).lower() in usual]
+    if len(candidates) != 1:
         raise ParameterError(
-            what,
-            f"the {what} dimension is not recognised; name it with {what}=: the dimensions are {_names(data.dims)}",
+            axis,
+            f"the {axis} dimension is not recognised; name it with {axis}=: the dimensions are {_names(data.dims)}",
         )
-    return found[0]
+    return candidates[0]
 
 
 def _steps(data, name) -> tuple[float, float]:
@@ -259,7 +259,7 @@ def _times(data, time, grid) -> tuple:
         return None, np.zeros(1), np.zeros(1, dtype=np.int64)
     name, _, part = time.partition(".")
     if name not in data.dims or name in grid:
-        dated = [one for one in data.dims if one in data.coords and data[one].dtype.kind == "M"]
+        dated = [dimension for dimension in data.dims if dimension in data.coords and data[dimension].dtype.kind == "M"]
         hint = f"; time='{dated[0]}.{time}' takes it from the dates of {dated[0]!r}" if dated else ""
         raise ParameterError("time", f"there is no dimension {name!r} of time; there are {_names(data.dims)}{hint}")
     if not part:
@@ -275,7 +275,11 @@ def _times(data, time, grid) -> tuple:
 
 def _choose(data, variables, x, y, time) -> list:
     """Return the numeric variables on the grid, or the requested ones."""
-    usable = [name for name, one in data.data_vars.items() if {x, y} <= set(one.dims) and one.dtype.kind in "fiu"]
+    usable = [
+        name
+        for name, variable in data.data_vars.items()
+        if {x, y} <= set(variable.dims) and variable.dtype.kind in "fiu"
+    ]
     if variables is not None:
         usable_too = as_list(variables)
         odd = [name for name in usable_too if name not in usable]
@@ -294,7 +298,7 @@ def _choose(data, variables, x, y, time) -> list:
 def _coordinates(data, arrays, x, crs):
     """Return the coordinate reference system: the given one, the one stored as CF or GDAL do, or degrees."""
     if crs is None:
-        mappings = [one.attrs.get("grid_mapping", one.encoding.get("grid_mapping")) for one in arrays]
+        mappings = [array.attrs.get("grid_mapping", array.encoding.get("grid_mapping")) for array in arrays]
         for name in [*mappings, "spatial_ref", "crs"]:
             if name in data.variables:
                 crs = data[name].attrs.get("crs_wkt") or data[name].attrs.get("spatial_ref")
@@ -332,14 +336,14 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"targets has two rows for {twice!r}; it needs one per polygon and time")
     place = {key: k for k, key in enumerate(keys)}
-    chosen = np.array([one in place for one in ids])
-    told = _lacking("bag", ids[~chosen], "row in targets") + _lacking(
+    chosen = np.array([bag in place for bag in ids])
+    faults = _lacking("bag", ids[~chosen], "row in targets") + _lacking(
         "row", sorted({*keys} - {*ids}), "bag in the cube"
     )
     if not chosen.any():
         raise ValueError(f"no row of targets belongs to a bag; the bags are {_names(ids)}, the rows {_names(keys)}")
-    if told:
-        warnings.warn(f"{'; '.join(told)}; left out", stacklevel=3)
+    if faults:
+        warnings.warn(f"{'; '.join(faults)}; left out", stacklevel=3)
     if target is None:
         return chosen, None
     rows = np.array([place[bag] for bag in ids[chosen]])
@@ -347,11 +351,10 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
     return chosen, gather(FrameColumns(arrays), Roles(_KEY, target, [_ROW]))[1]
 
 
-def _lacking(what: str, names, of: str) -> list[str]:
+def _lacking(noun: str, names, of: str) -> list[str]:
     if not len(names):
         return []
-    more = f" (and {len(names) - 1:,} others)" if len(names) > 1 else ""
-    return [f"{what} {str(names[0])!r}{more} has no {of}"]
+    return [f"{noun} {str(names[0])!r}{and_others(len(names) - 1)} has no {of}"]
 
 
 def _text(value) -> str:

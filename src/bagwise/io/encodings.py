@@ -45,9 +45,9 @@ def encode(table, roles: Roles) -> tuple:
         levels_of = dict.fromkeys(_few_valued(table, roles) if is_auto(categories) else as_list(categories))
     for parameter, names in (("categories", levels_of), ("dates", as_list(roles.dates))):
         refuse_unknown(table.names, names, parameter=parameter)
-        if taken := [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]:
+        if in_use := [name for name in names if name in (roles.bag, *roles.target_list, roles.weights)]:
             raise ParameterError(
-                parameter, f"column {taken[0]!r} has another role; it cannot be in {parameter} as well"
+                parameter, f"column {in_use[0]!r} has another role; it cannot be in {parameter} as well"
             )
     levels_of = {name: levels for name, levels in levels_of.items() if name not in vocabularies}
     dates = [name for name in as_list(roles.dates) if name not in derived_dates]
@@ -73,9 +73,9 @@ def encode(table, roles: Roles) -> tuple:
         names_of[name] = tuple(parts)
     if clash := [name for name in columns if name in table.names]:
         raise ParameterError("categories", f"there is a column {clash[0]!r} already; rename it")
-    of_bags = [made for name, names in names_of.items() if name in table.of_bags for made in names]
-    siblings = {made: names for names in names_of.values() for made in names}
-    table = table.with_columns(columns, of_bags=of_bags, siblings=siblings, made=True)
+    of_bags = [feature for name, names in names_of.items() if name in table.of_bags for feature in names]
+    siblings = {feature: names for names in names_of.values() for feature in names}
+    table = table.with_columns(columns, of_bags=of_bags, siblings=siblings, computed=True)
     replaced = {name: names_of[name] for name in (*levels_of, *dates)}
     return table, _with_names(roles, replaced, list(columns)), level_names, notes
 
@@ -99,7 +99,7 @@ def asked_levels(names, roles: Roles) -> tuple[dict, list]:
     return vocabularies, dates
 
 
-def _with_names(roles: Roles, names: dict, made: list) -> Roles:
+def _with_names(roles: Roles, names: dict, computed: list) -> Roles:
     """Return roles in which encoded columns are replaced by the features made of them."""
 
     def spread(columns) -> list:
@@ -109,9 +109,9 @@ def _with_names(roles: Roles, names: dict, made: list) -> Roles:
     features = None
     if roles.features is not None:
         features = list(dict.fromkeys([*spread(roles.feature_list), *spread(names)]))
-    asked = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
+    named = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
     # encoded columns are no features themselves, nor is what a name did not ask for (crop=other of a list without it)
-    unwanted = [*names, *([name for name in made if features is not None and name not in asked])]
+    unwanted = [*names, *([name for name in computed if features is not None and name not in named])]
     ignore = [name for name in dict.fromkeys([*as_list(roles.ignore), *unwanted]) if name not in as_list(roles.keep)]
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
 
@@ -188,10 +188,10 @@ def _few_valued(table, roles: Roles) -> list:
     """Return the text columns with few levels, each in two bags or more on average; an id or a remark has many."""
     if roles.bag not in table.names:  # refused by those who choose the features
         return []
-    asked, columns = roles.asked(), []
+    named, columns = roles.asked(), []
     codes, _ = find_bags(table, roles.bag)
     for name in table.names:
-        if name in asked or table.kind(name) not in ("String", "Categorical"):
+        if name in named or table.kind(name) not in ("String", "Categorical"):
             continue
         level, labels = table.factorise(name)
         present = np.flatnonzero(~_absent(labels, (*table.fill_values, *table.fill_texts)))

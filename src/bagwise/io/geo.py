@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.bags.validation import ParameterError, id_keys, label
+from bagwise.bags.validation import ParameterError, and_others, id_keys, label
 from bagwise.io.atomic_files import replace_file
 
 INDEX = "zone"  # what the ids of zones are called that have no column of them
@@ -58,7 +58,7 @@ def blocks(zones, size) -> np.ndarray:
     lacks = ~(np.isfinite(x) & np.isfinite(y))
     if lacks.any():
         raise ValueError(
-            f"zone {label(frame.index.to_numpy()[lacks.argmax()])} (and {np.count_nonzero(lacks) - 1} others) has no "
+            f"zone {label(frame.index.to_numpy()[lacks.argmax()])}{and_others(int(lacks.sum()) - 1)} has no "
             "polygon, so it lies in no block; leave such zones out"
         )
     across, down = np.floor(x / size).astype(np.int64), np.floor(y / size).astype(np.int64)
@@ -103,10 +103,10 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
             "id", f"there is no column {id!r} in zones; the columns are {', '.join(map(repr, frame.columns))}"
         )
     ids = frame.index if id is None else frame[id]
-    (_, bags), *others = columns.items()
-    known, wanted = id_keys(np.asarray(bags), np.asarray(ids))
-    place = {one: k for k, one in enumerate(known)}
-    at = np.array([place.get(one, -1) for one in wanted])
+    (_, bags), *added_columns = columns.items()
+    bag_keys, zone_keys = id_keys(np.asarray(bags), np.asarray(ids))
+    place = {key: k for k, key in enumerate(bag_keys)}
+    at = np.array([place.get(key, -1) for key in zone_keys])
     if (at < 0).all():
         raise ValueError(
             f"no zone has an id of the bags (zones: {label(ids.iloc[0] if id else ids[0])}, bags: {label(bags[0])}); "
@@ -115,9 +115,9 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     missing = len(bags) - len(set(at[at >= 0]))
     if missing:
         lost = bags[int(np.flatnonzero(~np.isin(np.arange(len(bags)), at))[0])]
-        raise ValueError(f"bag {label(lost)} (and {missing - 1} others) has no zone; give the zones of all bags")
+        raise ValueError(f"bag {label(lost)}{and_others(missing - 1)} has no zone; give the zones of all bags")
     added = {}
-    for name, values in others:
+    for name, values in added_columns:
         values = np.asarray(values)
         values = values.astype(np.float64) if values.dtype.kind in "fiub" else values.astype(object)
         added[name] = np.where(at >= 0, values[at], np.nan if values.dtype.kind == "f" else None)
@@ -172,13 +172,13 @@ def to_raster(path, like, x, y, values, *, name="contribution") -> Path:
     path = Path(path)
     if path.suffix.lower() not in (".tif", ".tiff"):
         raise ValueError(f"a raster of contributions is written as .tif, not {path.name!r}")
-    x, y, values = (np.asarray(one, dtype=np.float64) for one in (x, y, values))
+    x, y, values = (np.asarray(coordinates, dtype=np.float64) for coordinates in (x, y, values))
     if hasattr(like, "transform"):
         grid = like.profile
     else:
         with rasterio.open(like) as image:
             grid = image.profile
-    columns, rows = (np.floor(one).astype(np.int64) for one in placed(~grid["transform"], x, y))
+    columns, rows = (np.floor(coordinates).astype(np.int64) for coordinates in placed(~grid["transform"], x, y))
     outside = (columns < 0) | (rows < 0) | (columns >= grid["width"]) | (rows >= grid["height"])
     if outside.any():
         first = outside.argmax()
@@ -189,9 +189,9 @@ def to_raster(path, like, x, y, values, *, name="contribution") -> Path:
     band = np.full(grid["width"] * grid["height"], np.nan, dtype=np.float32)
     cells = rows * grid["width"] + columns
     sums = np.bincount(cells, weights=values, minlength=len(band))
-    seen = np.zeros(len(band), dtype=bool)
-    seen[cells] = True
-    band[seen] = sums[seen]
+    has_value = np.zeros(len(band), dtype=bool)
+    has_value[cells] = True
+    band[has_value] = sums[has_value]
     shape = {key: grid[key] for key in ("width", "height", "crs", "transform")}
 
     def write(whole: Path) -> None:

@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import csr_array
 
+from bagwise.bags.checks import one_of
 from bagwise.bags.container import Bags
 from bagwise.bags.frames import FrameColumns, as_frame, as_list, as_matrix
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
@@ -27,7 +28,6 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     read_targets,
-    refuse_choice,
     refuse_not_numeric,
     refuse_unknown,
     split_covariates,
@@ -59,14 +59,14 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     if roles.bag is None:
         return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
-    asked = replace(roles, ignore=()).asked()
-    needed = {name for name in schema if any(is_made_of(name, role) for role in asked)}
+    named = replace(roles, ignore=()).asked()
+    needed = {name for name in schema if any(is_made_of(name, role) for role in named)}
     if roles.targets is None:  # else they may be columns of the second table
-        refuse_unknown(schema, [role for role in asked if not any(is_made_of(name, role) for name in needed)])
+        refuse_unknown(schema, [role for role in named if not any(is_made_of(name, role) for name in needed)])
     types = _without_rows(schema)
     if is_auto(roles.categories):
         needed |= {name for name in schema if types.kind(name) in ("String", "Categorical")}
-    needed -= set(as_list(roles.ignore)) - set(asked)
+    needed -= set(as_list(roles.ignore)) - set(named)
     if roles.features is None:
         unused = [name for name in schema if name not in {*needed, *as_list(roles.ignore)}]
         needed |= {name for name in unused if types.kind(name) in USABLE}
@@ -220,7 +220,7 @@ def load_labels(
     """Load bags that declare their times and folds, targets, and the further labels that ``roles.labels`` names."""
     declared = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
     roles = replace(roles, labels=roles.labels | declared)
-    refuse_choice("decimal", decimal, (".", ","))
+    one_of(decimal, (".", ","), "decimal")
     if names_files(source):
         bags, y, labels = _load_files(source, roles, missing, fill_values, variable, decimal)
     else:
@@ -266,7 +266,7 @@ def refuse_constant_target(y) -> None:
 
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """Build bags, targets and further labels of the bags from the columns of a table by their roles."""
-    refuse_choice("missing", missing, ("refuse", "drop-instances", "impute", "keep"))
+    one_of(missing, ("refuse", "drop-instances", "impute", "keep"), "missing")
     if table.n_rows == 0:
         raise ValueError("the table has no rows; there is nothing to make bags of")
     join_notes: list = []
@@ -289,8 +289,8 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     y = read_targets(table, targets, codes, first, ids)
     groups = None if roles.groups is None else one_label(table, roles.groups, codes, first, ids)
     labels = {
-        what: one_label(table, column, codes, first, ids, what=what, parameter=what)
-        for what, column in roles.labels.items()
+        name: one_label(table, column, codes, first, ids, noun=name, parameter=name)
+        for name, column in roles.labels.items()
     }
     names, covariates = split_covariates(table, names, roles, codes, first, ids)
     weights = [] if roles.weights is None else [roles.weights]
@@ -315,13 +315,13 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
             "missing or infinite values and were dropped"
         )
     origin = row_of_instance if whole.origin is None else whole.origin[row_of_instance]
-    kept = {"row": origin[rows]}
-    kept |= {name: whole.values(name)[row_of_instance[rows]] for name in as_list(roles.keep)}
+    carried = {"row": origin[rows]}
+    carried |= {name: whole.values(name)[row_of_instance[rows]] for name in as_list(roles.keep)}
     if n_dropped:  # the position in the bag counts the rows that were dropped
         order, starts = rows_in_order(table, names, codes, ids, "refuse")
         place = np.empty(len(codes), dtype=np.int64)
         place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
-        kept["instance"] = place[rows]
+        carried["instance"] = place[rows]
     if notes:
         warn_user(Message("; ").join(notes))
     bags = Bags(
@@ -337,7 +337,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     warn_of_values(bags, y, targets, shared_rows=set(roles.labels) <= {"time"})
     texts = tuple(map(str, targets))
     metadata = {"id_name": str(roles.bag), "target_name": texts if len(texts) > 1 else next(iter(texts), None)}
-    return bags._with(kept=kept, **metadata, categories=categories or None), y, labels
+    return bags._with(kept=carried, **metadata, categories=categories or None), y, labels
 
 
 def warn_of_values(bags: Bags, y, targets: list, *, shared_rows: bool) -> None:

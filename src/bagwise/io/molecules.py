@@ -6,6 +6,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 from bagwise.bags.arrays import from_arrays
+from bagwise.bags.checks import whole_number
 from bagwise.bags.container import Bags
 from bagwise.bags.validation import one_per_bag
 from bagwise.io.sequences import check_labels, drop_or_refuse
@@ -80,8 +81,7 @@ def from_smiles(
         ) from error
     smiles, ids = check_labels(smiles, ids, "smiles")
     y = None if y is None else one_per_bag(y, len(smiles), "y")
-    if isinstance(conformers, bool) or not isinstance(conformers, int | np.integer) or conformers < 1:
-        raise ValueError(f"conformers must be a whole number of at least 1, not {conformers!r}")
+    whole_number(conformers, "conformers")
     if isinstance(groups, str) and groups != "scaffold":
         raise ValueError(f"groups must be 'scaffold' or one label per molecule, not {groups!r}")
     described = Parallel(n_jobs=n_jobs)(

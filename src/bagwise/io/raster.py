@@ -17,9 +17,10 @@ import numpy as np
 from scipy.ndimage import binary_dilation
 
 from bagwise.bags import Bags
+from bagwise.bags.checks import one_of
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import name_bags
-from bagwise.io.columns import Roles, refuse_choice
+from bagwise.io.columns import Roles
 from bagwise.io.load import attributes, with_instances
 
 try:
@@ -79,20 +80,22 @@ def open_stack(raster, bands=None, mask=None):
     if not rasters:
         raise ValueError("the list of rasters is empty; give at least one path or open rasterio dataset")
     with ExitStack() as closing:
-        datasets = [_open(one, closing, "raster") for one in rasters]
+        datasets = [_open(path, closing, "raster") for path in rasters]
         if mask is not None and not isinstance(mask, np.ndarray):
             mask = _open(mask, closing, "mask")
         yield Stack(datasets, bands, mask)
 
 
-def _open(source, closing: ExitStack, what: str):
+def _open(source, closing: ExitStack, parameter: str):
     if isinstance(source, str | os.PathLike):
         return closing.enter_context(rasterio.open(source))
     if not hasattr(source, "read_masks"):
-        also = ", or an array" if what == "mask" else ""
-        raise TypeError(f"{what} must be a path or an open rasterio dataset{also}, not {type(source).__name__}")
+        also = ", or an array" if parameter == "mask" else ""
+        raise TypeError(f"{parameter} must be a path or an open rasterio dataset{also}, not {type(source).__name__}")
     if source.closed:
-        raise ValueError(f"the {what} {source.name} is closed; pass its path, or call from_raster while it is open")
+        raise ValueError(
+            f"the {parameter} {source.name} is closed; pass its path, or call from_raster while it is open"
+        )
     return source
 
 
@@ -127,8 +130,8 @@ def _is_alpha(dataset, index: int) -> bool:
 
 def _band_names(bands: list) -> list[str]:
     """Return band names: descriptions, or band_1, band_2, ...; a repeated description gets the number of its band."""
-    told = [dataset.descriptions[index - 1] or f"band_{k}" for k, (dataset, index) in enumerate(bands, start=1)]
-    return [f"{name}_{k}" if told.count(name) > 1 else name for k, name in enumerate(told, start=1)]
+    described = [dataset.descriptions[index - 1] or f"band_{k}" for k, (dataset, index) in enumerate(bands, start=1)]
+    return [f"{name}_{k}" if described.count(name) > 1 else name for k, name in enumerate(described, start=1)]
 
 
 def _choose(bands, names: list[str], alpha: list[bool]) -> list[int]:
@@ -138,16 +141,16 @@ def _choose(bands, names: list[str], alpha: list[bool]) -> list[int]:
     bands = as_list(bands)
     if not bands:
         raise ValueError("bands is empty; name at least one band, or leave it out to take all")
-    known: dict = {**{name: k for k, name in enumerate(names)}, **{k + 1: k for k in range(len(names))}}
+    positions: dict = {**{name: k for k, name in enumerate(names)}, **{k + 1: k for k in range(len(names))}}
     for band in bands:
-        if band not in known:
+        if band not in positions:
             raise ValueError(f"there is no band {band!r}; the bands are {', '.join(names)}, or 1 to {len(names)}")
-    return [known[band] for band in bands]
+    return [positions[band] for band in bands]
 
 
 def _common_type(types: list[str], names: list[str]) -> np.dtype:
     """Return float32 if all bands are (or narrower floats), else float64."""
-    kinds = [np.dtype(one) for one in types]
+    kinds = [np.dtype(dtype) for dtype in types]
     for kind, name in zip(kinds, names, strict=True):
         if kind.kind not in "fiu":
             raise TypeError(f"band {name!r} holds {kind} values; bands must be real numbers, so leave it out of bands")
@@ -204,9 +207,9 @@ def read_zones(
         "zones.dissolve(...), or name another column as id"
     )
     roles = Roles(bag=id, target=target, groups=groups, bag_features=bag_features)
-    known, y = attributes(FrameColumns(table), roles, repeated=repeated)
-    _refuse_other_shapes(frame.geometry, known.ids)
-    return Zones(_in_coordinates(frame.geometry, crs, remedy), known, y)
+    attributes_of_zones, y = attributes(FrameColumns(table), roles, repeated=repeated)
+    _refuse_other_shapes(frame.geometry, attributes_of_zones.ids)
+    return Zones(_in_coordinates(frame.geometry, crs, remedy), attributes_of_zones, y)
 
 
 def as_zones(zones) -> geopandas.GeoDataFrame:
@@ -232,8 +235,8 @@ def _read_file(path: Path):
 
 
 def _refuse_other_shapes(geometry, ids: np.ndarray) -> None:
-    given = ~(geometry.isna() | geometry.is_empty).to_numpy()
-    other = given & ~geometry.geom_type.isin(["Polygon", "MultiPolygon"]).to_numpy()
+    has_shape = ~(geometry.isna() | geometry.is_empty).to_numpy()
+    other = has_shape & ~geometry.geom_type.isin(["Polygon", "MultiPolygon"]).to_numpy()
     if other.any():
         kind = geometry.iloc[other.argmax()].geom_type
         raise ValueError(
@@ -275,12 +278,12 @@ def strips(polygon, stack) -> Iterator[Window]:
     columns, rows = place(~stack.transform, x, y)  # four corners: the grid may be rotated
     height, width = stack.shape
     top, bottom = _clip(rows, height)
-    left, right = _clip(columns, width)
-    if left >= right:
+    first, right = _clip(columns, width)
+    if first >= right:
         return
-    step = max(1, STRIP // ((right - left) * stack.depth))
+    step = max(1, STRIP // ((right - first) * stack.depth))
     for row in range(top, bottom, step):
-        yield Window(left, row, right - left, min(step, bottom - row))
+        yield Window(first, row, right - first, min(step, bottom - row))
 
 
 def covered(polygon, window: Window, transform, *, all_touched: bool) -> np.ndarray:
@@ -331,10 +334,10 @@ def _exact(polygon, cells: np.ndarray, rows: np.ndarray) -> np.ndarray:
     shapely.prepare(polygon)
     share = shapely.covers(polygon, cells).astype(np.float64)
     cut = np.flatnonzero(shapely.intersects(polygon, cells) & (share == 0))
-    for one in np.split(cut, np.flatnonzero(np.diff(rows[cut])) + 1) if len(cut) else ():
+    for in_row in np.split(cut, np.flatnonzero(np.diff(rows[cut])) + 1) if len(cut) else ():
         # first the polygon's part in this row, so that its many vertices are walked once, not once per cell
-        part = shapely.intersection(polygon, shapely.box(*shapely.total_bounds(cells[one])))
-        share[one] = shapely.area(shapely.intersection(cells[one], part)) / shapely.area(cells[one])
+        part = shapely.intersection(polygon, shapely.box(*shapely.total_bounds(cells[in_row])))
+        share[in_row] = shapely.area(shapely.intersection(cells[in_row], part)) / shapely.area(cells[in_row])
     return share
 
 
@@ -348,14 +351,14 @@ class Pixels:
     reason: str  # why there are none, if so
 
 
-def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
+def read_zone(polygon, grid, labels=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
     """Return the instances under a polygon at each label of time; its coverage is computed once.
 
     They are pixels inside, not hidden, with values as ``missing`` wants them. The grid is a `Stack` or a `Grid`.
     """
     reason = no_shape(polygon)
     none = np.empty((0, len(grid.names)), grid.dtype), np.empty(0, dtype=bool), np.empty((0, 3 if coordinates else 0))
-    parts = {label: [none] for label in wanted}
+    parts = {label: [none] for label in labels}
     for window in () if reason or not parts else strips(polygon, grid):
         shares = shares_of(polygon, window, grid.transform, all_touched, weighted)
         inside = shares > 0
@@ -373,8 +376,8 @@ def read_zone(polygon, grid, wanted=(0,), *, all_touched, weighted, missing, coo
                     places = np.column_stack([places, np.full(len(places), step)])
                 parts[label].append((values[step][valid], shares[inside][valid], places))
     read = []
-    for some in parts.values():
-        values, shares, places = (np.concatenate(arrays) for arrays in zip(*some, strict=True))
+    for windows in parts.values():
+        values, shares, places = (np.concatenate(arrays) for arrays in zip(*windows, strict=True))
         read.append(Pixels(values, shares, places, reason or f"outside the {grid.what}"))
     return read
 
@@ -493,23 +496,23 @@ def from_raster(
                 pixels = replace(pixels, values=values, places=np.empty(0))
             read.append(pixels)
         names = [*stack.names, "x", "y"] if coordinates else stack.names
-    kept = settle_empty(read, zones.known.ids, empty)
-    read, known = [read[k] for k in kept], zones.known[kept]
-    bags = bags_of_pixels(read, known, names, missing=missing, weighted=weights is not None)
-    return bags, None if zones.y is None else zones.y[kept]
+    has_pixels = settle_empty(read, zones.known.ids, empty)
+    read, attributes_of_zones = [read[k] for k in has_pixels], zones.known[has_pixels]
+    bags = bags_of_pixels(read, attributes_of_zones, names, missing=missing, weighted=weights is not None)
+    return bags, None if zones.y is None else zones.y[has_pixels]
 
 
 def refuse_options(missing, empty, weights) -> None:
     """Refuse what `from_raster` and `from_cube` do not know."""
-    refuse_choice("missing", missing, ("drop-instances", "refuse", "impute", "keep"))
-    refuse_choice("empty", empty, ("refuse", "drop"))
-    refuse_choice("weights", weights, (None, "area-fraction"))
+    one_of(missing, ("drop-instances", "refuse", "impute", "keep"), "missing")
+    one_of(empty, ("refuse", "drop"), "empty")
+    one_of(weights, (None, "area-fraction"), "weights")
 
 
-def bags_of_pixels(read: list, known: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
+def bags_of_pixels(read: list, attributes_of_zones: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
     """Return the pixels of each zone as the instances of its bag, weighted by their shares on request."""
     return with_instances(
-        known,
+        attributes_of_zones,
         np.concatenate([pixels.values for pixels in read]),
         [len(pixels.values) for pixels in read],
         feature_names=names,
@@ -523,13 +526,13 @@ def settle_empty(read: list, ids: np.ndarray, empty: str) -> np.ndarray:
     lacks = np.array([len(pixels.values) == 0 for pixels in read])
     if not lacks.any():
         return np.arange(len(read))
-    found = [read[k].reason for k in np.flatnonzero(lacks)]
-    reasons = ", ".join(f"{found.count(one)} {one}" for one in dict.fromkeys(found))
-    told = f"{name_bags(ids, lacks)} no valid pixel ({reasons})"
+    zone_reasons = [read[k].reason for k in np.flatnonzero(lacks)]
+    reasons = ", ".join(f"{zone_reasons.count(reason)} {reason}" for reason in dict.fromkeys(zone_reasons))
+    fault = f"{name_bags(ids, lacks)} no valid pixel ({reasons})"
     if empty == "refuse" or lacks.all():
         raise ValueError(
-            f"{told}; leave such zones out with empty='drop', take every pixel they touch with all_touched=True, or "
+            f"{fault}; leave such zones out with empty='drop', take every pixel they touch with all_touched=True, or "
             "see whether raster and zones name the right coordinate reference systems"
         )
-    warnings.warn(f"{told}; {lacks.sum():,} of {len(read):,} zones are dropped", stacklevel=3)
+    warnings.warn(f"{fault}; {lacks.sum():,} of {len(read):,} zones are dropped", stacklevel=3)
     return np.flatnonzero(~lacks)

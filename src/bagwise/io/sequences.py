@@ -6,8 +6,9 @@ import warnings
 
 import numpy as np
 
+from bagwise.bags.checks import one_of, whole_number
 from bagwise.bags.container import Bags
-from bagwise.bags.validation import label, one_per_bag
+from bagwise.bags.validation import and_others, label, one_per_bag
 
 RESIDUES = "ARNDCQEGHILKMFPSTWYV"
 # Per residue, in that order. Hydropathy: Kyte and Doolittle (1982); polarity and volume: Grantham (1974).
@@ -83,10 +84,8 @@ def from_sequences(
     >>> bags.kept["window"].tolist()
     ['SIINFEKLT', 'IINFEKLTE', 'INFEKLTEW', 'GILGFVFTL']
     """
-    if encoding not in ("blosum62", "physical"):
-        raise ValueError(f"encoding must be 'blosum62' or 'physical', not {encoding!r}")
-    if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 1:
-        raise ValueError(f"window must be a whole number of at least 1, not {window!r}")
+    one_of(encoding, ("blosum62", "physical"), "encoding")
+    whole_number(window, "window")
     sequences, ids = check_labels(sequences, ids, "sequences")
     y = None if y is None else one_per_bag(y, len(sequences), "y")
     texts = [text.strip().upper() if isinstance(text, str) else text for text in sequences]
@@ -136,13 +135,11 @@ def check_labels(texts, ids, parameter: str) -> tuple[list, list]:
 
 def drop_or_refuse(ids: list, faults: dict[int, str], invalid: str, noun: str) -> list[int]:
     """Return the positions without a fault; raise on faults, or warn about the omitted ones if `invalid` is "drop"."""
-    if invalid not in ("refuse", "drop"):
-        raise ValueError(f"invalid must be 'refuse' or 'drop', not {invalid!r}")
+    one_of(invalid, ("refuse", "drop"), "invalid")
     if not faults:
         return list(range(len(ids)))
     first = min(faults)
-    more = f" (and {len(faults) - 1} more have a fault)" if len(faults) > 1 else ""
-    message = f"{noun} {label(ids[first])}: {faults[first]}{more}"
+    message = f"{noun} {label(ids[first])}{and_others(len(faults) - 1)}: {faults[first]}"
     if invalid == "refuse":
         raise ValueError(f"{message}; correct the text, or leave such bags out with invalid='drop'")
     if len(faults) == len(ids):

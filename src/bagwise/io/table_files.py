@@ -108,7 +108,7 @@ def zero_padded(source) -> dict[str, str]:
 
     They are read as numbers, and lose the zeros, where they are features.
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for path in find_files(source):
         name = path.name.lower()
         if name.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")) and path.exists():
@@ -118,8 +118,8 @@ def zero_padded(source) -> dict[str, str]:
             for row in csv.DictReader(lines[:-1] or lines, delimiter=mark):
                 for column, text in row.items():
                     if isinstance(text, str) and re.fullmatch("0[0-9]+", text.strip()):
-                        found.setdefault(column, text.strip())
-    return found
+                        columns.setdefault(column, text.strip())
+    return columns
 
 
 def _parse_csv(path: Path, separator: str, as_text=None):
@@ -144,7 +144,7 @@ def read_parquet(path: Path, columns: list | None = None):
         from pyarrow.parquet import ParquetFile
 
         file = ParquetFile(path)
-    refuse_unknown(file.schema_arrow.names, columns or [], taken=columns or ())
+    refuse_unknown(file.schema_arrow.names, columns or [], used=columns or ())
     with reading(path):
         return file.read(columns=columns)
 
@@ -168,7 +168,7 @@ SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 ENDINGS = (*SEPARATORS, ".parquet", ".feather", ".arrow", ".mat", ".npz")
 
 
-def read_table(path: Path, ids=(), asked=(), *, only: bool = False, decimal: str = "."):
+def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str = "."):
     """Read the table of a file, without unnamed row numbers unless they are asked for; None for an archive of arrays.
 
     With ``only``, a format that stores columns is read without columns that are not asked for.
@@ -185,9 +185,9 @@ def read_table(path: Path, ids=(), asked=(), *, only: bool = False, decimal: str
     if ending in SEPARATORS:
         table = read_csv(path, SEPARATORS[ending], ids, decimal)
     else:
-        table = read_parquet(path, list(asked) if only else None) if ending == ".parquet" else read_arrow(path)
+        table = read_parquet(path, list(named) if only else None) if ending == ".parquet" else read_arrow(path)
     with reading(path):  # names that are no text show themselves here
-        return table.select(visible(table.column_names, asked))
+        return table.select(visible(table.column_names, named))
 
 
 def is_row_number(name: str) -> bool:
@@ -217,10 +217,10 @@ def find_files(source) -> list[Path]:
     >>> [path.name for path in find_files(folder / "_*.csv")]
     ['_a.csv']
     """
-    found: dict[str, Path] = {}
-    for path in (path for one in _sources(source) for path in _expand(one)):
-        found.setdefault(os.path.abspath(path), path)
-    return list(found.values())
+    paths: dict[str, Path] = {}
+    for path in (path for entry in _sources(source) for path in _expand(entry)):
+        paths.setdefault(os.path.abspath(path), path)
+    return list(paths.values())
 
 
 def names_files(source) -> bool:
@@ -242,7 +242,7 @@ def _expand(source) -> list[Path]:
     path = Path(source).expanduser()
     if path.exists() or not glob.has_magic(str(path)):
         return [path]
-    return [Path(one) for one in shown(glob.glob(str(path), recursive=True), str(path), path)]
+    return [Path(name) for name in shown(glob.glob(str(path), recursive=True), str(path), path)]
 
 
 def shown(names: list[str], pattern: str, source) -> list[str]:
@@ -252,11 +252,11 @@ def shown(names: list[str], pattern: str, source) -> list[str]:
     def meant(step: str) -> bool:
         return not step.startswith(HIDDEN) or any(fnmatchcase(step, piece) for piece in pieces)
 
-    found = [name for name in sorted(names) if all(map(meant, re.split(r"[/\\]", name)))]
-    if not found:
+    visible_names = [name for name in sorted(names) if all(map(meant, re.split(r"[/\\]", name)))]
+    if not visible_names:
         hint = f"; {min(names)} is hidden: write out the _ or ." if names else ""
         raise FileNotFoundError(f"no file matches {source}{hint}")
-    return found
+    return visible_names
 
 
 def is_url(source) -> bool:
@@ -316,12 +316,12 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     with reading(url):
         magic = glob.has_magic(path) and not system.exists(path)
         names = system.glob(path) if magic else [path]
-    found = shown(names, path, url) if magic else names
+    names = shown(names, path, url) if magic else names
     with reading(url):
-        below = [sorted(system.find(one)) if system.isdir(one) else None for one in found]
+        below = [sorted(system.find(one)) if system.isdir(one) else None for one in names]
     protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
     full = str if "file" in protocols else system.unstrip_protocol  # as it is called from outside
-    return [(full(one), files and [full(file) for file in files]) for one, files in zip(found, below, strict=True)]
+    return [(full(one), files and [full(file) for file in files]) for one, files in zip(names, below, strict=True)]
 
 
 # A Parquet data set: files of a folder, a pattern or a URL, and partition values that their folders name --------------
@@ -362,8 +362,8 @@ class Part:
             if is_url(self.path):
                 system, path = open_url(self.path)
                 return system.ukey(path)
-            found = os.stat(self.path)
-            return f"{found.st_size} bytes, {found.st_mtime_ns} ns"
+            status = os.stat(self.path)
+            return f"{status.st_size} bytes, {status.st_mtime_ns} ns"
 
     def open(self, **options):
         """Open the file and read its footer; checksums of pages are verified where present."""
@@ -385,10 +385,10 @@ class Part:
         return table
 
 
-def visible(names: list, asked, only: bool = False) -> list:
+def visible(names: list, named, only: bool = False) -> list:
     """Return the columns to read from a file: the requested ones, or all but row numbers."""
     refuse_twice(names)
-    return [name for name in names if name in asked or not (only or is_row_number(name))]
+    return [name for name in names if name in named or not (only or is_row_number(name))]
 
 
 def refuse_other_formats(parts: tuple[Part, ...]) -> None:
@@ -418,8 +418,8 @@ def find_parts(source) -> tuple[Part, ...]:
     [('year', 2019), ('year', 2020)]
     """
     names: dict[str, str] = {}
-    for one in _sources(source):
-        found = expand_url(str(one)) if is_url(one) else [(str(path), _walk(path)) for path in find_files(one)]
+    for entry in _sources(source):
+        found = expand_url(str(entry)) if is_url(entry) else [(str(path), _walk(path)) for path in find_files(entry)]
         for place, below in found:
             for name in [place] if below is None else _parquet_files(place, below):
                 # a worker may stand in another folder
@@ -428,8 +428,10 @@ def find_parts(source) -> tuple[Part, ...]:
     columns = {column for values in texts for column in values}
     whole = set()
     for column in columns:
-        known = {text for values in texts if (text := values.get(column))}
-        if all(re.fullmatch("-?[0-9]{1,18}", text) for text in known) and len(set(map(int, known))) == len(known):
+        values_of_column = {text for values in texts if (text := values.get(column))}
+        if all(re.fullmatch("-?[0-9]{1,18}", text) for text in values_of_column) and len(
+            set(map(int, values_of_column))
+        ) == len(values_of_column):
             whole.add(column)
     return tuple(
         Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()))
@@ -451,23 +453,27 @@ def _walk(folder: Path) -> list[str] | None:
     """List all files below a folder; None for a file."""
     if not folder.is_dir():
         return None
-    found = []
+    files = []
     for root, folders, names in os.walk(folder, followlinks=True):
-        found += [str(Path(root) / name) for name in names]
+        files += [str(Path(root) / name) for name in names]
         # links are followed, but not back up: there would be no end
-        folders[:] = [one for one in folders if not Path(root).resolve().is_relative_to(Path(root, one).resolve())]
-    return sorted(found)
+        folders[:] = [
+            folder_name
+            for folder_name in folders
+            if not Path(root).resolve().is_relative_to(Path(root, folder_name).resolve())
+        ]
+    return sorted(files)
 
 
 def _parquet_files(folder: str, names: list[str]) -> list[str]:
     """Return the Parquet files below a folder."""
     below = {name: Path(name).relative_to(folder).parts for name in names}
     shown = [name for name, steps in below.items() if not any(step.startswith(HIDDEN) for step in steps)]
-    found = [name for name in shown if name.lower().endswith(PARQUET)]
-    if not found:
-        what = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"
+    parquet = [name for name in shown if name.lower().endswith(PARQUET)]
+    if not parquet:
+        contents = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"
         raise FileNotFoundError(
-            f"the folder {folder} has no Parquet file (named *.parquet), {what}; "
+            f"the folder {folder} has no Parquet file (named *.parquet), {contents}; "
             "tables of other types are read by a path or a pattern such as 'folder/*.csv'"
         )
-    return found
+    return parquet

@@ -22,7 +22,7 @@ HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories of control and for
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
 
 
-def own_name(name, generic: str, taken) -> str:
+def own_name(name, generic: str, names_in_use) -> str:
     """Return the user's name of a column for a table of results, or the generic one if that is taken.
 
     Examples
@@ -30,9 +30,11 @@ def own_name(name, generic: str, taken) -> str:
     >>> own_name("plot", "bag", ["prediction"]), own_name("prediction", "target", ["plot", "prediction"])
     ('plot', 'target')
     """
-    if name is not None and not isinstance(name, list | tuple) and str(name) not in taken:  # not the names of several
+    if (
+        name is not None and not isinstance(name, list | tuple) and str(name) not in names_in_use
+    ):  # not the names of several
         return str(name)
-    while generic in taken:
+    while generic in names_in_use:
         generic += "_"
     return generic
 
@@ -178,7 +180,7 @@ def as_html(columns: dict[str, list]) -> str:
     """
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     rows = zip(*columns.values(), strict=True)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(one))}</td>' for one in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
@@ -282,17 +284,6 @@ def shortened(text: str, most: int = 500) -> str:
     'aaaaaaaaa…'
     """
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def counted(n: int, noun: str) -> str:
-    """Format a number and its noun.
-
-    Examples
-    --------
-    >>> counted(1, "bag"), counted(1200, "bag")
-    ('1 bag', '1,200 bags')
-    """
-    return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
 @dataclass(frozen=True)

@@ -96,8 +96,8 @@ class Inspection:
     def verdict(self) -> str:
         """Whether the table would be taken, as a sentence."""
         doubtful = any(finding.level == "warning" for finding in self.findings)
-        taken = "taken; look at the warnings first" if doubtful else "taken as it is"
-        return f"This table would be {taken if self.ok else 'refused'}."
+        text = "taken; look at the warnings first" if doubtful else "taken as it is"
+        return f"This table would be {text if self.ok else 'refused'}."
 
     def describe(self) -> list[str]:
         """Return a line each for rows, features, covariates, target, groups and other columns."""
@@ -258,7 +258,7 @@ def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padd
     _look_at_bags(inspection, roles.bag, codes[complete], ids)
     first = first_rows(codes)
     for target in roles.target_list:
-        _look_at_target(inspection, table, target, codes, first, ids, some=len(roles.target_list) > 1)
+        _look_at_target(inspection, table, target, codes, first, ids, allow_missing=len(roles.target_list) > 1)
     if roles.groups is not None:
         inspection.groups = len(table.factorise(roles.groups)[1])
     _look_at_features(inspection, table, names, codes, first, next(iter(roles.target_list), None))
@@ -292,9 +292,9 @@ def _look_at_bags(inspection: Inspection, bag, codes, ids) -> None:
         )
 
 
-def _look_at_target(inspection: Inspection, table, target, codes, first, ids, *, some: bool) -> None:
+def _look_at_target(inspection: Inspection, table, target, codes, first, ids, *, allow_missing: bool) -> None:
     try:
-        y = one_target(table, target, codes, first, ids, some=some)
+        y = one_target(table, target, codes, first, ids, allow_missing=allow_missing)
         refuse_constant_target(y)
     except ValueError as error:
         inspection.add("error", error)

@@ -40,14 +40,14 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     Of unnamed row numbers and of partition columns those that have a role; with ``only``, no other column at all, where
     a format allows it.
     """
-    asked, parts = roles.asked(), find_parts(source)
+    named, parts = roles.asked(), find_parts(source)
     partitions = {value.column for part in parts for value in part.values}
-    partitioned = not partitions.isdisjoint(asked) and all(part.name.lower().endswith(PARQUET) for part in parts)
+    partitioned = not partitions.isdisjoint(named) and all(part.name.lower().endswith(PARQUET) for part in parts)
     if is_data_set(source) or partitioned:
         refuse_other_formats(parts)
-        return stack([_read_part(part, asked, only) for part in parts], [part.name for part in parts])
+        return stack([_read_part(part, named, only) for part in parts], [part.name for part in parts])
     paths = find_files(source)
-    tables = [read_table(path, roles.ids(), asked, only=only, decimal=decimal) for path in paths]
+    tables = [read_table(path, roles.ids(), named, only=only, decimal=decimal) for path in paths]
     archive = next((path.name for path, table in zip(paths, tables, strict=True) if table is None), None)
     if archive is not None:
         if len(paths) > 1:
@@ -64,13 +64,13 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     return stack(agree_on_ids(tables, paths, are_text, roles.ids()), paths)
 
 
-def _read_part(part: Part, asked: list, only: bool) -> pa.Table:
+def _read_part(part: Part, named: list, only: bool) -> pa.Table:
     with part.open() as file:
         names = file.schema_arrow.names
-        refuse_unknown([*names, *(value.column for value in part.values)], asked if only else [], taken=asked)
+        refuse_unknown([*names, *(value.column for value in part.values)], named if only else [], used=named)
         with reading(part.name):
-            columns = visible(names, asked, only)
-            return part.add_values(file.read(columns=columns).select(columns), asked)
+            columns = visible(names, named, only)
+            return part.add_values(file.read(columns=columns).select(columns), named)
 
 
 def stack(tables: list[pa.Table], paths: Sequence[Path | str]) -> pa.Table:
@@ -116,9 +116,9 @@ def _common_type(name, types: list, tables: list, paths: Sequence[Path | str]):
 def _refuse_other_columns(columns, names, path: Path | str, first: Path | str) -> None:
     lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
     if lost or added:
-        what = [f"lacks {', '.join(lost[:5])}"] if lost else []
-        what += [f"adds {', '.join(added[:5])}"] if added else []
-        raise ValueError(f"{path} {' and '.join(what)}; all files need the columns of the first, {first}")
+        clauses = [f"lacks {', '.join(lost[:5])}"] if lost else []
+        clauses += [f"adds {', '.join(added[:5])}"] if added else []
+        raise ValueError(f"{path} {' and '.join(clauses)}; all files need the columns of the first, {first}")
 
 
 def agree_on_ids(tables: list[pa.Table], paths: list[Path], are_text: list[bool], ids: list) -> list[pa.Table]:
@@ -147,7 +147,7 @@ def _agree(name, columns: list, paths: list[Path], are_text: list[bool]) -> list
         return [column.cast(pa.string()) for column in columns]
     typed = [k for k, text in enumerate(are_text) if not text]
     types = [columns[k].type for k in typed]
-    if not all(kind_of(one) == "number" for one in types):
+    if not all(kind_of(kind) == "number" for kind in types):
         return columns
     # The type in which ids of text are equal to those of the files with types; 0.1 is another number in single.
     if all(map(pa.types.is_integer, types)):
@@ -173,9 +173,9 @@ def _refuse_two_forms(name, columns: list, paths: list[Path]) -> None:
         repeated = [text for text, number in numbers.items() if text != str(int(number))]
         if repeated:
             number = numbers[repeated[0]]
-            others = f" (and {len(repeated) - 1} more such)" if len(repeated) > 1 else ""
+            more = f" (and {len(repeated) - 1} more such)" if len(repeated) > 1 else ""
             raise ValueError(
-                f"column {name!r} has {int(number)} in {path_of_number[number]} and {repeated[0]} in {path}{others}: "
+                f"column {name!r} has {int(number)} in {path_of_number[number]} and {repeated[0]} in {path}{more}: "
                 "one number in two forms, which as text are two ids; write it in one form in all files"
             )
 
@@ -188,12 +188,12 @@ def _as_numbers(name, column, path: Path, common, reference: str):
     text_of_number: dict = {}
     for text, number in numbers.items():
         if number is None or number in text_of_number:
-            what = f"{text!r}, which is none"
+            problem = f"{text!r}, which is none"
             if number is not None:
-                what = f"{text_of_number[number]!r} and {text!r}, which are one"
+                problem = f"{text_of_number[number]!r} and {text!r}, which are one"
             raise ValueError(
-                f"column {name!r} holds numbers, {reference}, but {path} has {what}; write the ids in one form in all "
-                "files"
+                f"column {name!r} holds numbers, {reference}, but {path} has {problem}; write the ids in one form in "
+                "all files"
             )
         text_of_number[number] = text
     return pa.chunked_array([[numbers.get(text) for text in column.to_pylist()]], common)
@@ -230,32 +230,32 @@ def join(table, roles: Roles) -> tuple:
     there is one to learn; without a target every bag needs its row.
     """
     refuse_unknown(table.names, [] if roles.bag is None else [roles.bag], parameter="bag")
-    second, what = _read_second(roles.targets, roles, table)
+    second, source = _read_second(roles.targets, roles, table)
     if roles.bag is None or roles.bag not in second.names:
         raise ParameterError(
             "targets",
-            f"{what} has no column {roles.bag!r}, by which it is joined; its columns are "
+            f"{source} has no column {roles.bag!r}, by which it is joined; its columns are "
             f"{', '.join(map(str, second.names))}: rename the one with the bag ids, or name it with ",
             Parameter("bag"),
         )
-    others = [name for name in second.names if name != roles.bag]
-    if repeated := [name for name in others if name in table.names and name in roles.asked()]:
+    columns = [name for name in second.names if name != roles.bag]
+    if repeated := [name for name in columns if name in table.names and name in roles.asked()]:
         raise ParameterError(
             "targets",
-            f"column {repeated[0]!r} is in the table and in {what}; drop it from one of them, or rename it there",
+            f"column {repeated[0]!r} is in the table and in {source}; drop it from one of them, or rename it there",
         )
-    others = [name for name in others if name not in table.names]
-    roles = _with_target(roles, table, second, others, what)
+    columns = [name for name in columns if name not in table.names]
+    roles = _with_target(roles, table, second, columns, source)
     codes, ids = find_bags(table, roles.bag)
-    row_of_bag, ids_without_bag = _match(ids, second, roles.bag, what)
+    row_of_bag, ids_without_bag = _match(ids, second, roles.bag, source)
     has_target = row_of_bag >= 0
-    targets = [name for name in as_list(roles.target or ()) if name in others]
+    targets = [name for name in as_list(roles.target or ()) if name in columns]
     if targets:
         values = _targets(second, targets)[row_of_bag]
         infinite = has_target & np.isinf(values).any(axis=1)
         if infinite.any():
             raise ParameterError(
-                "target", f"{name_bags(ids, infinite)} an infinite target in {what}; correct it, or leave it empty"
+                "target", f"{name_bags(ids, infinite)} an infinite target in {source}; correct it, or leave it empty"
             )
         has_target &= np.isfinite(values).any(axis=1)
     notes = []
@@ -263,38 +263,40 @@ def join(table, roles: Roles) -> tuple:
         if not targets:
             raise ParameterError(
                 "targets",
-                f"{name_bags(ids, ~has_target)} no row in {what}; give every bag one, or leave out those bags",
+                f"{name_bags(ids, ~has_target)} no row in {source}; give every bag one, or leave out those bags",
             )
         if not has_target.any():
-            raise ParameterError("targets", f"no bag has a target in column {targets[0]!r} of {what}; fill it in")
+            raise ParameterError("targets", f"no bag has a target in column {targets[0]!r} of {source}; fill it in")
         n = np.count_nonzero(~has_target)
         has, was = ("has", "was") if n == 1 else ("have", "were")
         notes.append(
-            f"{n:,} of {len(ids):,} bags {has} no target in {what} and {was} left out "
+            f"{n:,} of {len(ids):,} bags {has} no target in {source} and {was} left out "
             f"(the first is {label(ids[(~has_target).argmax()])})"
         )
         table = table.rows(np.flatnonzero(has_target[codes]))
         codes = codes[has_target[codes]]
     if len(ids_without_bag):
-        rows = f"rows of {what} have" if len(ids_without_bag) > 1 else f"row of {what} has"
+        rows = f"rows of {source} have" if len(ids_without_bag) > 1 else f"row of {source} has"
         notes.append(f"{len(ids_without_bag):,} {rows} no bag (the first is {label(ids_without_bag[0])})")
-    used = {name for name in others if any(is_made_of(name, role) for role in roles.asked())}
-    unused = [] if roles.bag_features == "auto" else [name for name in others if name not in used]
+    used = {name for name in columns if any(is_made_of(name, role) for role in roles.asked())}
+    unused = [] if roles.bag_features == "auto" else [name for name in columns if name not in used]
     if unused:
         numeric = [name for name in unused if second.kind(name) in ("number", "boolean")]
         several = len(unused) > 1
         names = ", ".join(map(repr, unused[:5])) + (f" and {len(unused) - 5} more" if len(unused) > 5 else "")
         notes.append(
             Message(
-                f"column{'s' * several} {names} of {what} {'are' if several else 'is'} not used; ",
+                f"column{'s' * several} {names} of {source} {'are' if several else 'is'} not used; ",
                 Parameter("bag_features", (numeric or unused)[:1]),
                 " takes what describes the bag",
             )
         )
     at = row_of_bag[codes]
-    columns = {name: partial(second.select, name, at) for name in others}
-    roles = replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused])
-    return table.with_columns(columns, of_bags=[name for name in others if name not in unused]), roles, notes
+    table = table.with_columns(
+        {name: partial(second.select, name, at) for name in columns},
+        of_bags=[name for name in columns if name not in unused],
+    )
+    return table, replace(roles, targets=None, ignore=[*as_list(roles.ignore), *unused]), notes
 
 
 def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.ndarray:
@@ -312,11 +314,11 @@ def _targets(second: FrameColumns, names: list) -> np.ndarray:
 
 
 def _read_second(source, roles: Roles, table: FrameColumns) -> tuple[FrameColumns, str]:
-    what = Path(source).name if isinstance(source, str | Path) else "targets"
+    title = Path(source).name if isinstance(source, str | Path) else "targets"
     if names_files(source):
         frame = read_files(source, replace(roles, targets=None), decimal=table.decimal)
         if frame is None:
-            raise ParameterError("targets", f"{what} is not a table with named columns; give a .csv or .parquet")
+            raise ParameterError("targets", f"{title} is not a table with named columns; give a .csv or .parquet")
     elif hasattr(source, "to_frame") and hasattr(source, "index"):  # a pandas Series
         raise ParameterError(
             "targets",
@@ -325,32 +327,32 @@ def _read_second(source, roles: Roles, table: FrameColumns) -> tuple[FrameColumn
         )
     else:
         frame = as_frame(source)
-    return FrameColumns(frame, (*table.fill_values, *table.fill_texts), table.decimal), what
+    return FrameColumns(frame, (*table.fill_values, *table.fill_texts), table.decimal), title
 
 
-def _with_target(roles: Roles, table, second: FrameColumns, others: list, what: str) -> Roles:
+def _with_target(roles: Roles, table, second: FrameColumns, columns: list, title: str) -> Roles:
     """Return roles with the one column of the second table that can be the target, unless one is named."""
     if roles.target is not None:
         return roles
-    free = [name for name in others if name not in roles.asked() and second.kind(name) in ("number", "boolean")]
+    free = [name for name in columns if name not in roles.asked() and second.kind(name) in ("number", "boolean")]
     if roles.bag_features == "auto":
         free = free if len(free) == 1 else []
     if len(free) > 1:
         raise ParameterError(
             "target",
-            f"{what} has several columns of numbers ({', '.join(map(str, free[:5]))}); name the target with ",
+            f"{title} has several columns of numbers ({', '.join(map(str, free[:5]))}); name the target with ",
             Parameter("target", free[0]),
         )
     return replace(roles, target=free[0]) if free else roles
 
 
-def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.ndarray, np.ndarray]:
+def _match(ids: np.ndarray, second: FrameColumns, bag, title: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the row of the second table of each bag, -1 for none; and the ids there that no bag has."""
     rows, second_ids = find_bags(second, bag)
     repeated = np.bincount(rows, minlength=len(second_ids)) > 1
     if repeated.any():
         raise ParameterError(
-            "targets", f"{name_bags(second_ids, repeated)} several rows in {what}; a second table has one row per bag"
+            "targets", f"{name_bags(second_ids, repeated)} several rows in {title}; a second table has one row per bag"
         )
     second_keys, keys = id_keys(second_ids, ids)
     place = {key: k for k, key in enumerate(second_keys)}
@@ -358,7 +360,7 @@ def _match(ids: np.ndarray, second: FrameColumns, bag, what: str) -> tuple[np.nd
     if (row_of_bag < 0).all():
         raise ParameterError(
             "targets",
-            f"no bag id is in both tables: the first has {label(ids[0])}, and {what} has {label(second_ids[0])}; write "
-            "the ids in the same way",
+            f"no bag id is in both tables: the first has {label(ids[0])}, and {title} has {label(second_ids[0])}; "
+            "write the ids in the same way",
         )
     return row_of_bag, np.delete(second_ids, row_of_bag[row_of_bag >= 0])

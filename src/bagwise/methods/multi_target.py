@@ -138,7 +138,7 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
 
 
 def _column(column, bags: Bags, name: str) -> np.ndarray:
-    y = check_targets(column, bags, some=True)
+    y = check_targets(column, bags, allow_missing=True)
     if np.isnan(y).all():
         raise ParameterError("y", f"no bag has a target in column {name!r}; leave it out")
     return y

@@ -14,7 +14,8 @@ from markupsafe import Markup, escape
 from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
-from bagwise.io.table_output import NONE, aligned, counted, percent, shown
+from bagwise.bags.validation import counted
+from bagwise.io.table_output import NONE, aligned, percent, shown
 from bagwise.metrics import get_metric
 from bagwise.reports.findings import size_fifths
 from bagwise.reports.verdict import LEVEL, HeldOut, Worth

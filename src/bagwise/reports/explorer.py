@@ -13,6 +13,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean, segment_sum
+from bagwise.bags.validation import counted
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
@@ -21,7 +22,6 @@ from bagwise.io import load
 from bagwise.io.table_files import find_files
 from bagwise.io.table_output import (
     Column,
-    counted,
     duration,
     filled,
     numbers,

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from bagwise.bags import bag_folds
+from bagwise.bags.validation import counted
 from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.explanations import importance, novelty
 from bagwise.explanations.feature_importance import predictor_of
@@ -16,7 +17,6 @@ from bagwise.intervals.order_statistics import coverage_by, fifths
 from bagwise.io.table_output import (
     Column,
     aligned,
-    counted,
     duration,
     filled,
     from_rows,

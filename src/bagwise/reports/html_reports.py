@@ -20,13 +20,13 @@ from sklearn.exceptions import NotFittedError
 from bagwise.bags import check_fit
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.shared_rows import shares_rows
+from bagwise.bags.validation import counted
 from bagwise.evaluation import Results
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_output import (
     NONE,
     Column,
-    counted,
     duration,
     filled,
     is_known,

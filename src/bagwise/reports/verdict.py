@@ -16,9 +16,10 @@ from sklearn.ensemble import ExtraTreesRegressor
 from bagwise.bags import Bags
 from bagwise.bags.folds import Folds, count_units, split_bags, units_of
 from bagwise.bags.segments import segment_sum
+from bagwise.bags.validation import counted
 from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
-from bagwise.io.table_output import counted, own_name, percent, shown
+from bagwise.io.table_output import own_name, percent, shown
 from bagwise.metrics import METRICS, get_metric
 
 LEVEL = 0.9  # of the intervals that are drawn

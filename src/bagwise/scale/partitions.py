@@ -380,7 +380,7 @@ def _arrays(table, layout: Layout) -> dict:
 
 def _bag_weights(columns: FrameColumns, bag: str, name: str) -> np.ndarray:
     codes, ids = find_bags(columns, bag)
-    weight = one_per_bag(columns, name, codes, first_rows(codes), ids, what="bag weight", parameter="bag_weights")
+    weight = one_per_bag(columns, name, codes, first_rows(codes), ids, noun="bag weight", parameter="bag_weights")
     wrong = ~(np.isfinite(weight) & (weight >= 0))
     if wrong.any():
         raise ValueError(

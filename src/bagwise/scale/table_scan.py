@@ -270,7 +270,7 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how:
     footers = read_footers(parts)
     known = footers[0].names
     asked = _asked(roles, where, known)
-    refuse_unknown(known, asked, taken=as_list(roles.features or []))
+    refuse_unknown(known, asked, used=as_list(roles.features or []))
     only = roles.features is not None and roles.bag is not None and not roles.derived
     schema = agree(footers, asked, only=only)
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
