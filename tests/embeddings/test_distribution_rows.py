@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 from scipy.stats import wasserstein_distance
-from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise import kernels as k
@@ -15,13 +13,6 @@ from bagwise.testing import zoo
 
 ZOO = zoo(n_features=2)
 SCALARS = zoo()
-EACH = [
-    PhaseMean(40),
-    SlicedQuantiles(7, 11),
-    Similarity(prototypes=10),
-    Similarity(MinusDistance(), pick="k-means", prototypes=4),
-    Similarity(pool="mean"),
-]
 
 
 def label(embedding):
@@ -148,28 +139,6 @@ def test_the_formula_of_miles():
         np.testing.assert_allclose(column[0], expected, rtol=1e-9)
 
 
-# Laws ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("embedding", EACH, ids=label)
-def test_laws(embedding):
-    bags = ZOO["ragged"]
-    embedding = clone(embedding).fit(bags)
-    Z = embedding.transform(bags)
-    assert embedding.columns == "features"
-    np.testing.assert_allclose(embedding.transform(bags[::-1]), Z[::-1], atol=1e-7)
-    alone = np.vstack([embedding.transform(bags[[i]]) for i in range(len(bags))])
-    np.testing.assert_allclose(alone, Z, atol=1e-7)
-    doubled = bw.from_arrays([np.concatenate([bag[::-1], bag]) for bag in bags])
-    np.testing.assert_allclose(embedding.transform(doubled), Z, atol=1e-7)
-
-
-@pytest.mark.parametrize("embedding", EACH, ids=label)
-@pytest.mark.parametrize("name", ["two bags", "constant", "repeated values", "far outlier"])
-def test_awkward_bags_have_finite_rows(embedding, name):
-    assert np.isfinite(clone(embedding).fit_transform(ZOO[name])).all()
-
-
 def test_refusals():
     bags = ZOO["ragged"]
     with pytest.raises(ValueError, match="quantiles must be a whole number above zero, not 0"):
@@ -180,8 +149,3 @@ def test_refusals():
         Similarity(pool="min").fit(bags)
     with pytest.raises(ValueError, match="n_features must be even"):
         PhaseMean(7).fit(bags)
-    for embedding in EACH:
-        with pytest.raises(NotFittedError, match="not fitted yet"):
-            clone(embedding).transform(bags)
-        with pytest.raises(ValueError, match="fitted on 2"):
-            clone(embedding).fit(bags).transform(zoo(n_features=3)["ragged"])

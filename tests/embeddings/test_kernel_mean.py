@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 
@@ -67,27 +66,6 @@ def test_new_values_beyond_the_training_range(kernel, far):
     np.testing.assert_allclose(head.predict(embedding.transform(new)), expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("map", ["chebyshev", "exact"])
-def test_company_and_order_laws(map):
-    bags = ZOO["ragged"]
-    embedding = KernelMean(map=map).fit(bags)
-    Z = embedding.transform(bags)
-    order = np.random.default_rng(0).permutation(len(bags))
-    tight = {"rtol": 0, "atol": 0} if map == "chebyshev" else {"rtol": 1e-9, "atol": 1e-9}
-    np.testing.assert_allclose(embedding.transform(bags[order]), Z[order], **tight)
-    for i in range(len(bags)):
-        np.testing.assert_allclose(embedding.transform(bags[[i]])[0], Z[i], **tight)
-    shuffled = bw.from_arrays([np.random.default_rng(i).permutation(bag) for i, bag in enumerate(bags)])
-    np.testing.assert_allclose(embedding.transform(shuffled), Z, rtol=1e-9, atol=1e-9)
-
-
-def test_a_bag_twice_over_has_the_same_row():
-    bags = ZOO["ragged"]
-    doubled = bw.from_arrays([np.concatenate([bag, bag]) for bag in bags])
-    embedding = KernelMean().fit(bags)
-    np.testing.assert_allclose(embedding.transform(doubled), embedding.transform(bags), rtol=1e-11, atol=1e-13)
-
-
 def test_gram_columns_are_similarities_to_the_training_bags():
     bags, new = ZOO["ragged"], zoo(random_state=3)["ragged"]
     for kernel in (k.Gaussian(0.8), k.Matern32(1.0)):
@@ -147,13 +125,6 @@ def test_refusals():
         KernelMean(k.Matern32(), map="chebyshev").fit(bags)
     with pytest.raises(ValueError, match="units must be 'spread' or 'label'"):
         KernelMean(units="metres").fit(bags)
-    with pytest.raises(ValueError, match="fitted on 1"):
-        KernelMean().fit(bags).transform(zoo(n_features=2)["ragged"])
-    from sklearn.exceptions import NotFittedError
-
-    with pytest.raises(NotFittedError, match="not fitted yet"):
-        KernelMean().transform(bags)
-    clone(KernelMean(k.Gaussian(2.0)))
 
 
 def test_pool_statistics_against_numpy_and_scipy():

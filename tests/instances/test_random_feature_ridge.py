@@ -85,7 +85,7 @@ def test_held_out_predictions_equal_refits(case, weighted):
     np.testing.assert_allclose(result.predictions, expected, rtol=0, atol=1e-8 * np.abs(y).max())
 
 
-@pytest.mark.parametrize("constants", [{"FEW_FOLDS": 0}, {"FEW_FOLDS": 0, "LONG_FOLD": 5}, {"KEPT_FOLDS": 2}])
+@pytest.mark.parametrize("constants", [{"FEW_FOLDS": 0}, {"FEW_FOLDS": 0, "LONG_FOLD": 5}, {"STORED_FOLDS": 2}])
 def test_every_route_gives_the_same(monkeypatch, constants):
     X, y, fold = make_bags([5, 1, 9, 30, 12, 3, 40])
     ridge = RandomFeatureRidge(FourierFeatures(10), penalties=PENALTIES)

@@ -37,11 +37,17 @@ def make_gaussian(
 
     Parameters
     ----------
-    n_bags : int
-    instances : int
-        Instances of every bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
-    shape : {"linear", "nonlinear"}
-    random_state : int, Generator or None
+    n_bags : int, default 100
+    instances : int, default 20
+        Instances per bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
+    shape : {"linear", "nonlinear"}, default "linear"
+        The function f.
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+    y : array of shape (n_bags,)
 
     References
     ----------
@@ -79,13 +85,19 @@ def make_outlier2(
 
     Parameters
     ----------
-    n_bags : int
-    instances : int
-        Instances of every bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
-    shape : {"linear", "nonlinear"}
-    label_noise_bags : int
+    n_bags : int, default 100
+    instances : int, default 20
+        Instances per bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
+    shape : {"linear", "nonlinear"}, default "linear"
+        The function f.
+    label_noise_bags : int, default 20
         Number of targets with additional noise; use 0 for a test set.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+    y : array of shape (n_bags,)
 
     References
     ----------
@@ -104,9 +116,9 @@ def make_outlier2(
     bias = rng.uniform(-0.25, 0.25, (n_bags, 1))
     share = rng.uniform(0, 0.5, n_bags)
     n_good = np.floor(instances * (1 - share) + 0.5)  # MATLAB rounds halves up, numpy to even
-    good = np.arange(instances) < n_good[:, None]
-    noise = np.where(good, 0.1, 0.5) * rng.standard_normal((n_bags, instances))
-    return _shuffled(rng, x[:, None] + np.where(good, 0, bias) + noise), y
+    inlier = np.arange(instances) < n_good[:, None]
+    noise = np.where(inlier, 0.1, 0.5) * rng.standard_normal((n_bags, instances))
+    return _shuffled(rng, x[:, None] + np.where(inlier, 0, bias) + noise), y
 
 
 def _draw_hidden(rng, n_bags: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
@@ -135,10 +147,15 @@ def make_bmir(
 
     Parameters
     ----------
-    n_bags, instances, features : int
-    noise : float
+    n_bags, instances, features : int, default 200, 5 and 5
+    noise : float, default 1.0
         Standard deviation of the target around the plane.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+    y : array of shape (n_bags,)
 
     References
     ----------
@@ -172,10 +189,15 @@ def make_modes(
 
     Parameters
     ----------
-    n_bags, instances, max_modes, features : int
+    n_bags, instances, max_modes, features : int, default 100, 50, 2 and 2
         Meunier et al. have 100 or 500 bags to train on, 50 to validate and 100 to test, 50 or 250 instances, 2 or 10
         modes, 2 or 10 features.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+    y : array of shape (n_bags,)
 
     References
     ----------
@@ -195,12 +217,12 @@ def make_modes(
     means = rng.uniform(-5, 5, shape)
     scale = np.sqrt(rng.uniform(1, 4, (n_bags, max_modes)))
     mix = rng.uniform(-1, 1, (*shape, features)) * scale[..., None, None]
-    own = np.sqrt(rng.uniform(0, 1, shape))
+    deviation = np.sqrt(rng.uniform(0, 1, shape))
     bag = np.repeat(np.arange(n_bags), instances)
     mode = rng.integers(modes[bag])
-    # mix @ z + own * e has the covariance a A A' + B
+    # mix @ z + deviation * e has the covariance a A A' + B
     z, e = rng.standard_normal((2, len(bag), features))
-    rows = means[bag, mode] + np.einsum("nij,nj->ni", mix[bag, mode], z) + own[bag, mode] * e
+    rows = means[bag, mode] + np.einsum("nij,nj->ni", mix[bag, mode], z) + deviation[bag, mode] * e
     return Bags(rows, instances * np.arange(n_bags + 1)), modes.astype(np.float64)
 
 
@@ -213,10 +235,15 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
 
     Parameters
     ----------
-    n_bags, instances : int
+    n_bags, instances : int, default 100 and 500
         Szabo et al. have 25 bags to train on, 25 to validate and 50 to test. Split the bags of one call: another seed
         draws another A.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default 0
+
+    Returns
+    -------
+    bags : Bags
+    y : array of shape (n_bags,)
 
     References
     ----------
@@ -263,10 +290,10 @@ def make_law(
 
     Parameters
     ----------
-    data_seed : int
+    data_seed : int, default 23
     s5 : float, optional
         Percentage of bags of five instances, from 0 to 50; None for the fixed size.
-    parts : sequence of {"train", "estop", "val", "test"}
+    parts : sequence of {"train", "estop", "val", "test"}, default all
         Which parts to generate: 1,000, 500 (for early stopping), 500 (for choosing a model) and 1,000 bags. A part of
         fixed size takes up to 40 MB.
 
@@ -371,9 +398,9 @@ def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> 
     Parameters
     ----------
     bags : Bags
-    noise : float
+    noise : float, default 0.0
         Standard deviation of the noise, 0 or at least 0.2: 1 for bags of fixed size, 0 for bags of varying size.
-    n_grid : int
+    n_grid : int, default 1001
         Number of equally spaced targets, from 4 to 8, at which the posterior is computed.
 
     References
@@ -425,9 +452,9 @@ def _noisy_likelihood(bags: Bags, grid: np.ndarray, noise: float) -> np.ndarray:
     values = bags.instances
     knots = np.arange(values.min(), values.max() + 0.01 * noise, 0.005 * noise)
     at = (values - knots[0]) / (knots[1] - knots[0])
-    left = np.minimum(at.astype(np.int64), len(knots) - 2)
-    share = at - left
-    cell = left + np.repeat(np.arange(len(bags)), bags.sizes)[:, None] * len(knots)
+    below = np.minimum(at.astype(np.int64), len(knots) - 2)
+    share = at - below
+    cell = below + np.repeat(np.arange(len(bags)), bags.sizes)[:, None] * len(knots)
     on_knots = np.bincount(cell.ravel(), (1 - share).ravel(), minlength=len(bags) * len(knots))
     on_knots += np.bincount(cell.ravel() + 1, share.ravel(), minlength=len(on_knots))
     return on_knots.reshape(len(bags), -1) @ _log_noisy_density(knots, grid, noise)

@@ -74,25 +74,25 @@ def make_aerosol(
 
     Parameters
     ----------
-    n_bags : int
-    instances : int
+    n_bags : int, default 200
+    instances : int, default 100
         Number of pixels per bag.
-    ragged : bool
+    ragged : bool, default False
         Drop pixels that are more than half covered by cloud, and those outside the satellite's swath, which covers 20
         to 100 percent of a scene. The remaining pixels equal those of the same seed without this option.
-    cloud_fraction : float or {"clear", "mixed", "cloudy"}
+    cloud_fraction : float or {"clear", "mixed", "cloudy"}, default 0.4
         Mean share of the pixels touched by cloud, from 0 to below 0.6; the names stand for 0.1, 0.4 and 0.55.
-    noise : float
+    noise : float, default 0.03
         Relative standard deviation of a reflectance, for the sensor and the misalignment of cameras.
     stations : int, optional
         Number of ground stations. Bags of one station share its surface, and `Bags.groups` holds the station. By
         default each bag has a separate surface and there are no groups.
-    units : {"reflectance", "sensor"}
+    units : {"reflectance", "sensor"}, default "reflectance"
         "reflectance": reflectances from 0 to 1 and the angles above. "sensor": values similar to the 740 unlabelled
         pixels published for MISR1, with integer reflectances of medians 150 to 425 (there 152 to 415) and four angles,
         the zenith of the sun and the scattering angles of the three cameras (fore, nadir, aft), with medians near 35,
         76, 145 and 123 degrees.
-    random_state : int, Generator or None
+    random_state : int, Generator or None, default 0
 
     Returns
     -------
@@ -149,9 +149,9 @@ def make_aerosol(
     if units == "sensor":
         reflectance = np.rint(GAIN * reflectance)
         angles = np.column_stack([angles[:, 0], np.degrees(np.arccos(turn[:, [1, 0, 2]]))])
-    kept = _draw_kept(rng, cover) if ragged else np.ones(cover.shape, dtype=bool)
-    sizes = kept.sum(axis=1)
-    pixels = np.column_stack([reflectance.reshape(n_bags, instances, 12)[kept], np.repeat(angles, sizes, axis=0)])
+    visible = _draw_visible(rng, cover) if ragged else np.ones(cover.shape, dtype=bool)
+    sizes = visible.sum(axis=1)
+    pixels = np.column_stack([reflectance.reshape(n_bags, instances, 12)[visible], np.repeat(angles, sizes, axis=0)])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Bags(pixels, offsets, groups=groups, feature_names=FEATURE_NAMES), aod
 
@@ -210,12 +210,12 @@ def _draw_clouds(rng, shape: tuple[int, int], cloud_fraction: float) -> tuple[np
     return cover, cloud
 
 
-def _draw_kept(rng, cover: np.ndarray) -> np.ndarray:
+def _draw_visible(rng, cover: np.ndarray) -> np.ndarray:
     """Return which pixels are inside the swath and pass the cloud mask; the clearest pixel of each bag always does."""
     inside = rng.uniform(size=cover.shape) < rng.uniform(0.2, 1, (len(cover), 1))
-    kept = inside & (cover <= 0.5)
-    kept[np.arange(len(cover)), cover.argmin(axis=1)] = True  # a bag cannot be empty
-    return kept
+    visible = inside & (cover <= 0.5)
+    visible[np.arange(len(cover)), cover.argmin(axis=1)] = True  # a bag cannot be empty
+    return visible
 
 
 N_FEATURES = 8
@@ -239,8 +239,8 @@ def make_problem(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags,
     Parameters
     ----------
     kind : {"noisy", "mean", "shape", "prime"}
-    n_bags : int
-    random_state : int, Generator or None
+    n_bags : int, default 200
+    random_state : int, Generator or None, default 0
         Different seeds draw different bags of the same problem.
 
     Notes
@@ -265,11 +265,11 @@ def make_problem(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags,
 def _noisy(rng, offsets):
     n_bags, n_rows = len(offsets) - 1, offsets[-1]
     hidden = rng.normal(0, 0.87, n_bags)
-    seen = np.repeat(hidden, np.diff(offsets))
+    shown = np.repeat(hidden, np.diff(offsets))
     corrupted = rng.uniform(size=n_rows) < 0.15
-    seen[corrupted] = rng.uniform(-3, 3, corrupted.sum())
-    # Every feature is another sine of the hidden value: none of them tells it alone.
-    rows = np.sin(np.outer(seen, np.linspace(0.5, 2.5, N_FEATURES)) + np.arange(N_FEATURES))
+    shown[corrupted] = rng.uniform(-3, 3, corrupted.sum())
+    # Each feature is another sine of the hidden value, so that no single feature determines it.
+    rows = np.sin(np.outer(shown, np.linspace(0.5, 2.5, N_FEATURES)) + np.arange(N_FEATURES))
     return rows + 0.7 * rng.standard_normal(rows.shape), hidden + rng.normal(0, 0.2, n_bags)
 
 
@@ -353,10 +353,10 @@ def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -
 
     Parameters
     ----------
-    n_bags : int
-    context : float
-        With another value than 0 a person's mind depends on who else lives in the district, which no total shows.
-    random_state : int, Generator or None
+    n_bags : int, default 300
+    context : float, default 0.0
+        Effect of the mean age of the district on the support of each person, which totals do not show.
+    random_state : int, Generator or None, default 0
 
     Notes
     -----
@@ -376,10 +376,10 @@ def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -
         women = np.clip(rng.normal(0.5, 0.12), 0.1, 0.9)
         age = np.clip(rng.normal(centre, 14, size=size), 18, 95)
         sex = np.where(rng.random(size) < women, 2.0, 1.0)
-        own = rng.normal(income, 1.0, size=size)
-        logit = 0.05 * (age - 45) + 0.8 * (sex == 2) - 0.5 * own - 0.4 + context * (centre - 45) / 8
+        incomes = rng.normal(income, 1.0, size=size)
+        logit = 0.05 * (age - 45) + 0.8 * (sex == 2) - 0.5 * incomes - 0.4 + context * (centre - 45) / 8
         chance = 1 / (1 + np.exp(-logit))
-        people.append(np.column_stack([age, sex, own]))
+        people.append(np.column_stack([age, sex, incomes]))
         chances.append(chance)
         y.append((rng.random(size) < chance).mean())
     bags = from_arrays(people, feature_names=["age", "sex", "income"])
@@ -407,8 +407,8 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
     Parameters
     ----------
     kind : {"surface", "shifted", "counts", "swiss-roll"}
-    n_bags : int
-    random_state : int, Generator or None
+    n_bags : int, default 200
+    random_state : int, Generator or None, default 0
         Different seeds draw different bags of the same problem.
 
     Returns

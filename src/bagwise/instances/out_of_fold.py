@@ -77,35 +77,38 @@ class OutOfFold(BaseEstimator):
         Number of folds of bags; "auto" is 10 or the number of bags (groups) if smaller; "each" leaves one out at a
         time. A number keeps the scheme that the bags declare; see `Validation`.
     predictor : {"fold-mean", "refit", "last-fold"}, default "fold-mean"
-        What predicts new bags: the average of the fold models (forward in time, where early fold models saw few bags,
-        one model of all bags); one model trained on all bags; the last fold's model (what the notebook of Uriot (2019)
-        does: one arbitrary model).
-    weighting : {"bag", "instance"}
-        Whether each bag has the same weight in the loss (an instance has the weight 1 / size of its bag, or its share
-        in the weights of the bag's instances), or each instance (or its own weight). The two are equal for bags of
-        equal size. Multiplied by the weight of the bag, it is the ``sample_weight`` of a regressor that takes one.
-    scaler : "standard", None or a transformer
-        Fitted on the training instances of each fold, before the regressor; a regressor with ``cross_fit`` scales by
-        itself.
+        Predictor of new bags. "fold-mean" averages the fold models; with folds forward in time, where early fold
+        models saw few bags, it is one model of all bags. "refit" is a model trained on all bags. "last-fold" is the
+        model of the last fold, as in the notebook of Uriot (2019).
+    weighting : {"bag", "instance"}, default "bag"
+        "bag" gives each bag the same weight in the loss: an instance has the weight 1 / size of its bag, or its share
+        in the instance weights of the bag. "instance" gives each instance the same weight, or its instance weight. The
+        product with the weight of the bag is the ``sample_weight`` of the regressor.
+    scaler : "standard", None or transformer, default "standard"
+        Fitted on the training instances of each fold, before the regressor. A regressor with ``cross_fit`` scales the
+        instances itself.
     judge : bag regressor with ``leave_one_out_error(bags, y, sample_weight)``, optional
-        Chooses among the candidates that the regressor offers (epochs, penalties) by how well the second stage does
-        with each. Without a judge the candidate with the smallest squared error of the bag means is taken.
-    keep_covariates : bool
-        Whether the output keeps the covariates of the bags, for a head that reads them. The regressor always sees
-        them, as columns of each instance.
-    beyond : {"clip", "regressor"}
+        Chooses among the candidates of the regressor (epochs, penalties) by the error of the second stage. By default
+        the candidate with the smallest squared error of the bag means is chosen.
+    keep_covariates : bool, default True
+        Whether the output keeps the covariates of the bags. The regressor always sees them, as columns of each
+        instance.
+    beyond : {"clip", "regressor"}, default "clip"
         Whether values of new instances outside the training range are clipped to it, so that one wrong number cannot
-        dominate a bag, or passed to the regressor as they are.
-    random_state : int
-        Seed of the folds, and of a regressor without one.
+        dominate a bag, or passed to the regressor.
+    random_state : int, default 0
+        Seed of the folds, and of a regressor without a seed.
     n_jobs : int, optional
-        Folds trained at once. The numbers do not depend on it.
+        Number of folds trained at once. Results do not depend on it.
 
     Attributes
     ----------
-    predictor_ : the fitted predictor of new instances
-    candidate_ : dict, the candidate chosen (empty with a single candidate)
-    fold_ : the fold of each training bag
+    predictor_ : regressor
+        The fitted predictor of new instances.
+    candidate_ : dict
+        The chosen candidate, empty if there is only one.
+    fold_ : array of int
+        The fold of each training bag.
 
     Examples
     --------
@@ -226,13 +229,15 @@ class OutOfFoldUnion(_BaseComposition):
 
     Parameters
     ----------
-    learners : list of (name, OutOfFold)
-        With the same ``folds`` and ``random_state``, the same bags are left out for all of them.
+    learners : list of (str, OutOfFold)
+        Names and stages. With equal ``folds`` and ``random_state``, all use the same folds.
 
     Attributes
     ----------
-    learners_ : dict, name -> the fitted stage
-    fold_ : the fold of every training bag
+    learners_ : dict of str to OutOfFold
+        The fitted stages by name.
+    fold_ : array of int
+        The fold of each training bag.
 
     Examples
     --------
@@ -301,7 +306,8 @@ class EachInstance(BaseEstimator):
     Parameters
     ----------
     estimator : scikit-learn transformer or regressor, default LinearRegression
-    weighting, scaler, beyond, random_state : as in `OutOfFold`; for regressors
+    weighting, scaler, beyond, random_state
+        As in `OutOfFold`, for regressors.
 
     Examples
     --------
@@ -377,8 +383,10 @@ def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarr
     It is the weight of the bag times the share of the instance ("bag"), or times its own weight ("instance").
     """
     one_of(weighting, WEIGHTINGS, "weighting")
-    own = np.ones(bags.n_instances) if bags.weights is None else bags.weights / bags.weights.max()
-    weights = bags.shares() if weighting == "bag" else own
+    if weighting == "bag":
+        weights = bags.shares()
+    else:
+        weights = np.ones(bags.n_instances) if bags.weights is None else bags.weights / bags.weights.max()
     weights = weights if sample_weight is None else weights * bags.expand(sample_weight)
     if bags.weights is None and (weights == weights[0]).all():
         return None
@@ -437,15 +445,15 @@ class FoldMean(BaseEstimator):
 def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
     """Cross-fit any regressor: train a clone without each fold."""
     pairs = list(Folds(fold).pairs())
-    (found,) = hold_out([partial(_fit_clone, regressor)], X, y, pairs, sample_weight=sample_weight, n_jobs=n_jobs)
-    models = [one.model for one in found]
+    (fits,) = hold_out([partial(_fit_clone, regressor)], X, y, pairs, sample_weight=sample_weight, n_jobs=n_jobs)
+    models = [held_out.model for held_out in fits]
 
     def predictor(_, kind):
         if kind == "refit":
             return fit_rows(clone(regressor), X, y, sample_weight)
         return FoldMean(models) if kind == "fold-mean" else models[-1]
 
-    return CrossFit(assemble(found, pairs, len(X))[:, None], ({},), predictor)
+    return CrossFit(assemble(fits, pairs, len(X))[:, None], ({},), predictor)
 
 
 def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
@@ -456,8 +464,8 @@ def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=No
     """
     steps = [(mask, fold == k) for k, mask in enumerate(masks)] + [(fold == 0, fold < 0)] * bool((fold < 0).any())
     results = []
-    for seen, held_out in steps:
-        rows = seen | held_out
+    for training, held_out in steps:
+        rows = training | held_out
         weights = None if sample_weight is None else sample_weight[rows]
         part = train(X[rows], y[rows], held_out[rows].astype(np.int64), sample_weight=weights, n_jobs=n_jobs)
         results.append((rows, held_out, part))
@@ -480,10 +488,10 @@ def _fit_clone(regressor, X, y, sample_weight):
     return fit_rows(clone(regressor), X, y, sample_weight)
 
 
-def _refuse_lost_weights(regressor, asked: bool) -> None:
+def _refuse_lost_weights(regressor, has_weights: bool) -> None:
     """Raise an error if the caller passed weights that the regressor cannot take."""
     last = regressor.steps[-1][1] if hasattr(regressor, "steps") else regressor
-    if asked and not (isinstance(last, CrossFitting) or has_fit_parameter(last, "sample_weight")):
+    if has_weights and not (isinstance(last, CrossFitting) or has_fit_parameter(last, "sample_weight")):
         raise ValueError(
             f"{type(last).__name__} takes no sample_weight, but weights of bags or instances were passed. Use a "
             "regressor that takes sample_weight, or drop the weights."

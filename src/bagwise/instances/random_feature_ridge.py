@@ -1,8 +1,8 @@
 """Ridge regression on random features: exact out-of-fold predictions for every penalty, from sums, without refits.
 
-The sum over rows Σ w d dᵀ, d = [1, φ(x), y], is all that ridge regression needs, and such sums add up. Features and
-targets are counted from an ``origin`` (an entry per column of d, its first zero) near their mean, so that
-centring subtracts no near-equal numbers.
+Ridge regression is computed from the sum over rows Σ w d dᵀ, d = [1, φ(x), y], and such sums can be added. Features and
+targets are relative to an ``origin`` near their mean (an entry per column of d, the first zero), so that centring does
+not subtract nearly equal numbers.
 """
 
 from __future__ import annotations
@@ -66,23 +66,26 @@ SPARSE = 0.9  # the share of zeros from which on a column is sparse
 
 
 class ColumnScaler(TransformerMixin, BaseEstimator):
-    """Columns of mean 0 and variance 1; sparse ones are divided by one number, so that rare values stay small.
+    """Scale columns to mean 0 and variance 1, and sparse columns by a common factor.
 
-    A column with more than 90 % zeros (a term of a tf-idf table, a rare level) would be scaled up more, the rarer its
-    other values are. All such columns are divided by the root of their mean variance instead.
+    Variance 1 would scale a column with more than 90 % zeros (a term of a tf-idf table, a rare level) up the more, the
+    rarer its other values are. All such columns are divided by the root of their mean variance instead.
 
     Parameters
     ----------
     most : int, optional
-        More columns than this are projected onto as many random directions, so that sums of their products stay small.
-    random_state : int
-        Of the directions.
+        If there are more columns than this, they are projected onto as many random directions, so that sums of their
+        products stay small.
+    random_state : int, default 0
+        Seed of the directions.
 
     Attributes
     ----------
-    mean_, scale_ : of every column; the scale of a constant column is 1
-    sparse_ : which columns are sparse
-    directions_ : array (columns, most), or None
+    mean_, scale_ : arrays (columns,)
+        The scale of a constant column is 1.
+    sparse_ : mask (columns,)
+        Which columns are sparse.
+    directions_ : array (columns, most) or None
 
     Examples
     --------
@@ -105,7 +108,7 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
         return self.fit_moments(mean, np.sqrt(share @ (X - mean) ** 2), share @ (X == 0))
 
     def fit_moments(self, mean: np.ndarray, deviation: np.ndarray, zeros: np.ndarray) -> ColumnScaler:
-        """Fit from the mean and deviation of each column and its share of zeros, where the rows are elsewhere."""
+        """Fit from the mean, deviation and share of zeros of each column, for rows that are not in memory."""
         self.mean_, scale = mean, deviation.copy()
         scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(mean)] = 0.0
         self.sparse_ = (zeros > SPARSE) & (scale > 0)
@@ -128,56 +131,60 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
 SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
-WORST_ROUNDING = 1e-6  # of left-out residuals; a penalty that could do worse is no candidate
-FEW_FOLDS = 20  # so few are taken out of the sums whatever their size: that never divides by almost zero
+WORST_ROUNDING = 1e-6  # maximum rounding error of held-out residuals; penalties with larger errors are no candidates
+FEW_FOLDS = 20  # up to so many folds are subtracted from the sums whatever their size, which never divides by almost 0
 MANY_ROWS = 20_000  # without groups, more rows than this are split into ten folds instead of left out one by one
-LONG_FOLD = 128  # rows; a longer fold is taken out of the sums too, if it also has more than half as many as features
-KEPT_FOLDS, KEPT_NUMBERS = 64, 2**26  # whose own sums are kept, and the numbers these may hold: 512 MB
+LONG_FOLD = 128  # folds with more rows than this, and than half the number of features, are subtracted from the sums
+STORED_FOLDS, STORED_NUMBERS = 64, 2**26  # maximum number of folds whose sums are stored, and of numbers: 512 MB
 
 
 class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     r"""Ridge regression on random features, with exact out-of-fold predictions in closed form.
 
-    The model f(x) = b + β·φ(x) minimises Σ w (y - f(x))² + λ‖β‖², its intercept b free. All it takes is the sum over
-    rows G = Σ w d dᵀ, d = [1, φ(x), y], added up block by block: the features of all rows are never held at once.
-    No fold needs training again. A long one is taken out of the sum, and one eigendecomposition of G - G_k serves all
-    penalties. For those with fewer rows than features that of G serves all folds too: the held-out predictions are
+    The model f(x) = b + β·φ(x) minimises Σ w (y - f(x))² + λ‖β‖² with an unpenalised intercept b. It is computed from
+    the sum over rows G = Σ w d dᵀ, d = [1, φ(x), y], in blocks, so the features of all rows are never in memory at
+    once. No fold is trained again. For a long fold, one eigendecomposition of G - G_k serves all penalties. For folds
+    with fewer rows than features, the eigendecomposition of G serves all folds too: the held-out predictions are
 
         y_k - (I - H_k)⁻¹ (y_k - ŷ_k),   H_k = Z_k diag(1 / (s + λ)) Z_kᵀ W_k,
 
-    with Z_k the fold's rows in the eigenbasis and s the eigenvalues (the intercept is one more column, with no λ).
-    So to leave out each bag in turn costs little more than one fit.
+    with Z_k the rows of the fold in the eigenbasis and s the eigenvalues (the intercept is an additional column without
+    λ). Leaving out each bag in turn costs little more than one fit.
 
     Parameters
     ----------
     features : feature map with ``fit`` and ``transform``, default `FourierFeatures`
-        Fitted on all rows, held-out ones included, but never on targets: one map serves all folds, no target leaks.
-    penalties : sequence of float, at least 1e-10
-        The grid. A penalty is relative, λ = penalty · trace of the centred Σ w φφᵀ over all rows, and λ the same for
-        all folds. So it means the same whatever the number of rows, their weights and the number of features; at 1,
-        even the strongest direction is shrunk to half or less.
+        Fitted on all rows, held-out rows included, but never on targets, so one map serves all folds.
+    penalties : sequence of float, default 1e-9, 1e-8, ..., 1
+        The grid, each at least 1e-10. A penalty is relative: λ = penalty · trace of the centred Σ w φφᵀ over all rows,
+        the same λ for all folds. So it does not depend on the number of rows, their weights or the number of features;
+        1 shrinks even the strongest direction to half or less.
     penalty : float, optional
-        Fixes the penalty.
-    block_rows : int
-        How many rows have their features in memory at once, per thread. It changes nothing but rounding.
-    random_state : int or None
-        Seed of the default features, and of the folds in ``fit`` where rows are many and have no groups.
+        A single penalty instead of the grid.
+    block_rows : int, default 2048
+        Number of rows whose features are in memory at once, per thread. It affects rounding only.
+    random_state : int or None, default 0
+        Seed of the default features, and of the folds in ``fit`` for many rows without groups.
     n_jobs : int, optional
-        Threads over blocks and folds, BLAS being held to one in each. The numbers are the same to the last bit.
+        Number of threads for blocks and folds, each with one thread of BLAS. Results are equal to the last bit.
 
     Attributes
     ----------
-    penalty_ : float, the one used
-    penalties_, errors_ : the penalties compared and their mean squared held-out errors; not if ``penalty`` is given
-    features_ : the fitted feature map
-    coef_, intercept_ : β and b
+    penalty_ : float
+        The chosen penalty.
+    penalties_, errors_ : arrays
+        The penalties compared and their mean squared held-out errors, if ``penalty`` is None.
+    features_ : feature map
+        Fitted.
+    coef_, intercept_ : array, float
+        β and b.
 
     Notes
     -----
-    Where a short fold is fitted almost exactly, I - H_k is almost singular, and its inverse turns rounding into
-    predictions. A penalty at which that error may pass 1e-6 is left out of ``candidates`` and ``penalties_``; if none
-    remains, an error is raised. This needs a penalty near 1e-10, or a fold that carries nearly all the weight. With
-    20 folds or fewer it cannot happen, because each fold is subtracted from the sum.
+    If a short fold is fitted almost exactly, I - H_k is almost singular, and its inverse magnifies rounding. A penalty
+    at which that error may exceed 1e-6 is left out of ``candidates`` and ``penalties_``; if none remains, an error is
+    raised. This needs a penalty near 1e-10, or a fold with nearly all the weight. With 20 folds or fewer it cannot
+    happen, because each fold is subtracted from the sum.
 
     Examples
     --------
@@ -276,8 +283,8 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         usable = np.flatnonzero(np.finfo(float).eps * left_out.blow_up <= WORST_ROUNDING)
         if usable.size == 0:
             raise ValueError(
-                f"at every penalty up to {penalties.max():g} some fold is fitted exactly, which leaves its held-out "
-                "predictions to rounding; raise the penalties, even out the weights, or use fewer folds"
+                f"at every penalty up to {penalties.max():g} some fold is fitted exactly, so rounding would decide its "
+                "held-out predictions. Raise the penalties, even out the weights, or use fewer folds."
             )
         models = {kind: uncentred(coef[:, usable], stream.origin) for kind, coef in left_out.coefficients().items()}
         predictor = partial(_predictor, clone(self), stream.features, penalties[usable], models)
@@ -287,16 +294,15 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     def solve_folds(
         self, features, sums: dict[int, np.ndarray], origin: np.ndarray
     ) -> tuple[dict[int, tuple], CrossFit]:
-        """Cross-fit from Σ w d dᵀ of each fold, where the rows are elsewhere.
+        """Cross-fit from Σ w d dᵀ of each fold, for rows that are not in memory.
 
-        Return the model without each fold, as (β, b) for all penalties, to predict the rows of the fold; and a
-        `CrossFit` without those predictions.
+        Return the model without each fold, as (β, b) for all penalties, and a `CrossFit` without predictions.
         """
         penalties, total = self._penalties(), sum(sums.values())
         lam = penalties * trace(total, origin)
         with one_thread():
             whole = ridge_path(total, lam).coef
-            without = {k: ridge_path(sum(own for j, own in sums.items() if j != k), lam).coef for k in sums}
+            without = {k: ridge_path(sum(sums[j] for j in sums if j != k), lam).coef for k in sums}
         mean = sum(without.values()) / len(without)
         kinds = {"fold-mean": mean, "refit": whole, "last-fold": without[max(without)]}
         models = {kind: uncentred(coef, origin) for kind, coef in kinds.items()}
@@ -383,11 +389,11 @@ class _LeaveOut:
         self.bounds = bounds = np.concatenate([[0], np.cumsum(sizes)])
         short = max(LONG_FOLD, stream.width // 2)
         first_long = 0 if len(sizes) <= FEW_FOLDS else int(np.searchsorted(sizes, short, side="right"))
-        n_kept = min(KEPT_FOLDS, max(2, KEPT_NUMBERS // stream.width**2))
-        first_kept = max(first_long, len(sizes) - n_kept)  # apart from the rest the G_k of the longest folds
-        self.rest = stream.gram(0, bounds[first_kept])
-        self.kept = {k: stream.gram(bounds[k], bounds[k + 1]) for k in range(first_kept, len(sizes))}
-        self.gram = self.rest + sum(self.kept.values())
+        n_stored = min(STORED_FOLDS, max(2, STORED_NUMBERS // stream.width**2))
+        first_stored = max(first_long, len(sizes) - n_stored)  # the G_k of the longest folds are stored
+        self.short_gram = stream.gram(0, bounds[first_stored])
+        self.fold_grams = {k: stream.gram(bounds[k], bounds[k + 1]) for k in range(first_stored, len(sizes))}
+        self.gram = self.short_gram + sum(self.fold_grams.values())
         self.lam = penalties * trace(self.gram, stream.origin)
         self.ridge = ridge_path(self.gram, self.lam)
         self.predictions = np.empty((len(stream.X), len(penalties)))
@@ -415,8 +421,8 @@ class _LeaveOut:
         list(self.stream.each(predict, ((k, block) for k in folds for block in _blocks(ends[k], ends[k + 1], size))))
 
     def _without(self, k: int) -> np.ndarray:
-        if k in self.kept:
-            gram = self.rest + sum(own for other, own in self.kept.items() if other != k)
+        if k in self.fold_grams:
+            gram = self.short_gram + sum(self.fold_grams[other] for other in self.fold_grams if other != k)
         else:  # at least two folds are longer, so this is no difference of near-equal numbers
             gram = self.gram - self.stream.gram(self.bounds[k], self.bounds[k + 1])
         return ridge_path(gram, self.lam).coef
@@ -452,12 +458,12 @@ class _LeaveOut:
         for p, shrink in enumerate(self.ridge.shrink.T):
             right = np.concatenate([residual[:, :, p : p + 1], probe], axis=2)
             try:
-                left = np.linalg.solve(np.eye(size) - (S * shrink) @ S.mT, right)
+                solved = np.linalg.solve(np.eye(size) - (S * shrink) @ S.mT, right)
             except np.linalg.LinAlgError:
                 continue
             # How much the inverse magnifies: over random g of length √size, the mean of ‖M⁻¹ g‖² is ‖M⁻¹‖² (Frobenius).
-            blow_up[p] = np.linalg.norm(left[:, :, 1], axis=1).max()
-            t = (S.mT @ left[:, :, :1])[:, :, 0] * shrink
+            blow_up[p] = np.linalg.norm(solved[:, :, 1], axis=1).max()
+            t = (S.mT @ solved[:, :, :1])[:, :, 0] * shrink
             fitted[:, :, p] -= (Z @ t[:, :, None])[:, :, 0]
             moved[:, p] = t.sum(axis=0)
             if folds.start <= self.last < folds.stop:

@@ -1,6 +1,6 @@
 """Bandwidth rules, which compute the bandwidth of a kernel from instances: ``Gaussian(MedianDistance())``.
 
-Rules look at a few instances, drawn alike whatever the order of bags and instances and the units of features.
+Rules use a sample of the instances that does not depend on the order of bags and instances or the units of features.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.nda
     order, turn = order[grouped], turn[grouped]
     starts = np.flatnonzero(np.diff(turn, prepend=-1))
     place = np.arange(len(turn)) - np.repeat(starts, np.diff(starts, append=len(turn)))
-    kept = np.flatnonzero(place < per_bag)[:n]
-    return X[order[kept]].astype(np.float64), turn[kept]
+    sampled = np.flatnonzero(place < per_bag)[:n]
+    return X[order[sampled]].astype(np.float64), turn[sampled]
 
 
 def _lots(X, random_state: int):
     """Return rows, the bag of each row, the order of the rows by value, and a random key per row in that order.
 
-    Ordering by value first makes the draw independent of the order of bags and instances; and multiplying or shifting
-    a feature leaves that order as it is. Exponential lots times the size of the bag, the smallest first, are a draw
-    without replacement with weights 1 / size.
+    The order by value does not depend on the order of bags and instances, and scaling or shifting a feature does not
+    change it. Exponential keys times the size of the bag, smallest first, sample without replacement with weights
+    1 / size.
     """
     X, sizes = (X.instances, X.sizes) if isinstance(X, Bags) else (np.asarray(X), None)
     X = X[:, None] if X.ndim == 1 else X
@@ -113,22 +113,23 @@ def largest_density(several: list[Features]) -> tuple[float, float]:
     def cost(log_noise: float) -> float:
         return -sum(features.log_density(np.exp(log_noise)) for features in several) / len(several)
 
-    found = minimize_scalar(cost, bounds=(-30.0, 2.0), method="bounded")
-    return -float(found.fun), float(np.exp(found.x))
+    minimum = minimize_scalar(cost, bounds=(-30.0, 2.0), method="bounded")
+    return -float(minimum.fun), float(np.exp(minimum.x))
 
 
 PER_BAG = 20  # rows per bag for the pseudolikelihood: enough for its spread, few enough to use many bags
 
 
 class MedianDistance(BaseEstimator):
-    r"""θ = scale · sqrt(median squared distance / 2): at scale 1 a typical pair has Gaussian similarity 1/e.
+    r"""Bandwidth θ = scale · sqrt(median squared distance / 2): at scale 1 a typical pair has Gaussian similarity 1/e.
 
     Parameters
     ----------
-    scale : float
-    points : int
-        The median is over all pairs of that many instances, drawn so that every bag weighs the same.
-    random_state : int
+    scale : float, default 1.0
+        Factor of the rule.
+    points : int, default 1000
+        The median is over all pairs of this many instances, sampled with equal weight per bag.
+    random_state : int, default 0
 
     Attributes
     ----------
@@ -148,7 +149,7 @@ class MedianDistance(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X) -> float:
-        """Return the bandwidth for an array of instances or `Bags`; ``scale`` if all instances are equal."""
+        """Compute the bandwidth for an array of instances or `Bags`; ``scale`` if all instances are equal."""
         rows = draw_instances(X, self.points, random_state=self.random_state)
         rows = rows - rows.mean(axis=0)
         size = np.abs(rows).max() or 1.0  # divided out first, because squares of 1e-200 underflow
@@ -174,24 +175,25 @@ class MarginalPseudolikelihood(BaseEstimator):
 
     Parameters
     ----------
-    points : int
-        Number of instances used, up to 20 from a bag.
-    sets : int
-        Number of sets of landmarks z over which the log density is averaged; fewer where there are few points.
-    random_state : int
+    points : int, default 400
+        Number of instances used, up to 20 per bag.
+    sets : int, default 20
+        Number of sets of landmarks z over which the log density is averaged; less if there are few points.
+    random_state : int, default 0
 
     Attributes
     ----------
     bandwidth_ : float
-    noise_ : τ², in units of k(x, x) = 1; NaN where the rule fell back on the median
+    noise_ : float
+        τ², in units of k(x, x) = 1; NaN if the fallback `MedianDistance` was used.
 
     Notes
     -----
-    The source takes all observations as landmarks. Then the density has no maximum over θ and τ²: with m landmarks and
-    d features, m n log(1/τ) grows faster than the Jacobian falls as the kernel widens and τ shrinks with the features.
-    It is a density of x when m = d, the Jacobian then being square; so landmarks come in sets of d, over which the log
+    The paper uses all observations as landmarks. Then the density has no maximum over θ and τ²: with m landmarks and d
+    features, m n log(1/τ) grows faster than the Jacobian falls as the kernel widens and τ shrinks with the features.
+    For m = d the Jacobian is square and the density is one of x, so landmarks form sets of d, over which the log
     density is averaged. Instances that span fewer dimensions than they have columns are rotated into their span, which
-    the kernel does not notice. With fewer than 2(d + 1) points the rule is `MedianDistance`.
+    does not change the kernel. With fewer than 2(d + 1) points, the rule is `MedianDistance`.
 
     Examples
     --------
@@ -213,7 +215,7 @@ class MarginalPseudolikelihood(BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X) -> float:
-        """Return the bandwidth for an array of instances or `Bags`."""
+        """Compute the bandwidth for an array of instances or `Bags`."""
         rows, bag = draw_bags(X, self.points, PER_BAG, random_state=self.random_state)
         rows, unit = _in_their_span(rows)
         n, d = rows.shape
@@ -238,19 +240,19 @@ def _maximise(function, about: float) -> float:
     """Return the length at which ``function`` is largest: a grid within a factor of 12, then a local search."""
     grid = np.log(about) + np.linspace(-2.5, 2.5, 16)
     best, step = grid[int(np.argmax([function(np.exp(at)) for at in grid]))], grid[1] - grid[0]
-    found = minimize_scalar(
+    minimum = minimize_scalar(
         lambda at: -function(np.exp(at)), bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-3}
     )
-    return float(np.exp(found.x))
+    return float(np.exp(minimum.x))
 
 
 def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Return, for each set of landmarks, the other rows, the offsets of their bags, and the landmarks."""
     parts = []
     for chosen in sets:
-        others = np.setdiff1d(np.arange(len(rows)), chosen)
-        offsets = np.concatenate([[0], np.flatnonzero(np.diff(bag[others])) + 1, [len(others)]])
-        parts.append((rows[others], offsets, rows[chosen]))
+        remaining = np.setdiff1d(np.arange(len(rows)), chosen)
+        offsets = np.concatenate([[0], np.flatnonzero(np.diff(bag[remaining])) + 1, [len(remaining)]])
+        parts.append((rows[remaining], offsets, rows[chosen]))
     return parts
 
 

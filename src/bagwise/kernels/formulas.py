@@ -1,11 +1,11 @@
 """Kernels, named by their formulas, and their finite feature maps.
 
-Every kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j). `FourierFeatures` and
-`NystroemFeatures` are maps φ with φ(a)·φ(b) near k(a, b): a kernel machine becomes a linear one, and its sums stream.
+A kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j). `FourierFeatures` and
+`NystroemFeatures` are maps φ with φ(a)·φ(b) ≈ k(a, b), which turn a kernel machine into a linear one.
 
-Two attributes say where a kernel may be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the
-mean embedding of scalars takes linear time) and ``positive_definite`` (its Gram matrices have no negative
-eigenvalue, so that it has a feature map).
+Two attributes declare where a kernel can be used: ``smooth`` (it has a short Chebyshev series on an interval, so that
+the mean embedding of scalars takes linear time) and ``positive_definite`` (its Gram matrices have no negative
+eigenvalues, so it has a feature map).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Kernel(BaseEstimator):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ in the formulas, above zero.
 
     Examples
@@ -67,7 +67,7 @@ class Gaussian(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a length.
 
     Examples
@@ -85,7 +85,7 @@ class InverseMultiquadric(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a length.
 
     Examples
@@ -103,7 +103,7 @@ class RationalQuadratic(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a squared length.
 
     Examples
@@ -121,7 +121,7 @@ class Cauchy(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a length.
 
     Examples
@@ -139,7 +139,7 @@ class Student(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, an exponent, at most 2 for a positive definite kernel.
 
     Examples
@@ -165,7 +165,7 @@ class Exponential(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ; 2 θ² is a length.
 
     Examples
@@ -185,7 +185,7 @@ class Matern32(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a length.
 
     Examples
@@ -206,7 +206,7 @@ class Matern52(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a length.
 
     Examples
@@ -227,10 +227,10 @@ class Polynomial(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
-        θ, what is added to the inner product.
-    degree : int
-        p.
+    bandwidth : float, default 1.0
+        θ, the constant added to the inner product.
+    degree : int, default 2
+        The exponent p.
 
     Examples
     --------
@@ -272,7 +272,7 @@ class PrintedInverse(Kernel):
 
     Parameters
     ----------
-    bandwidth : float
+    bandwidth : float, default 1.0
         θ, a squared length.
 
     Examples
@@ -314,23 +314,23 @@ def kernel_matrices(kernels: Iterable[Kernel], A: np.ndarray, B: np.ndarray) -> 
     >>> [K.round(4).tolist() for K in kernel_matrices([Gaussian(2.0), Linear()], [[1.0]], [[3.0]])]
     [[[0.6065]], [[3.0]]]
     """
-    known: dict[bool, np.ndarray] = {}
+    distances: dict[bool, np.ndarray] = {}
     for kernel in kernels:
         if type(kernel).__call__ is not Kernel.__call__:
             yield kernel(A, B)
             continue
         kernel._check()
         exact_zero = not kernel.smooth
-        if exact_zero not in known:
-            known[exact_zero] = squared_distances(A, B, exact_zero=exact_zero)
-        yield kernel._of_squared_distance(known[exact_zero])
+        if exact_zero not in distances:
+            distances[exact_zero] = squared_distances(A, B, exact_zero=exact_zero)
+        yield kernel._of_squared_distance(distances[exact_zero])
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:
     """Compute ‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0.
 
-    That formula leaves a rounding error of about ε (‖a_i‖² + ‖b_j‖²) between equal rows. A smooth kernel does not see
-    it; one with a kink at zero does, so ``exact_zero`` makes what is no larger than that error a zero.
+    That formula has a rounding error of about ε (‖a_i‖² + ‖b_j‖²), which matters only to kernels with a kink at zero.
+    For these, ``exact_zero`` replaces distances up to that error by zero.
     """
     A, B = _columns(A), _columns(B)
     if A.shape[1] == 1:
@@ -351,7 +351,7 @@ def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False)
 
 
 def _is_tensor(A) -> bool:
-    """Return whether ``x`` is a torch tensor; its formula is then evaluated on the device of the tensor."""
+    """Return whether A is a torch tensor; formulas are then evaluated on its device."""
     return type(A).__module__ == "torch"
 
 
@@ -406,7 +406,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         return self._fit(*mean_and_scale(X, sample_weight), X[sample_rows(X, *self.sampling())])
 
     def fit_moments(self, mean, scale, rows) -> _KernelFeatures:
-        """Fit from the mean and scale of the columns and the rows of the `sampling`, where other rows are elsewhere."""
+        """Fit data that are not in memory from the mean and scale of the columns and the rows of the `sampling`."""
         self._check()
         validate_data(self, rows, dtype=FLOATS)
         return self._fit(mean, scale, rows)
@@ -430,10 +430,10 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         Z = self._standardise(validate_data(self, X, dtype=FLOATS, reset=False))
         width = self._width()
-        beside = self.linear if isinstance(self.linear, bool) else Z.shape[1] <= self.linear
-        phi = np.empty((len(Z), width + Z.shape[1] * beside), dtype=Z.dtype)
+        linear = self.linear if isinstance(self.linear, bool) else Z.shape[1] <= self.linear
+        phi = np.empty((len(Z), width + Z.shape[1] * linear), dtype=Z.dtype)
         self._fill(phi[:, :width], Z)
-        if beside:
+        if linear:
             # Divided by √d, so that inputs and kernel each contribute one to the mean of ‖φ(x)‖².
             np.multiply(Z, Z.shape[1] ** -0.5, out=phi[:, width:])
         return phi
@@ -444,7 +444,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
     def _check(self) -> None:
         check_options(self, kernel=KERNELS)
         if not np.isfinite(self.bandwidth) or self.bandwidth <= 0:
-            raise ValueError(f"bandwidth must be above zero, not {self.bandwidth!r}; it multiplies the median rule")
+            raise ValueError(f"bandwidth must be above zero, not {self.bandwidth!r}; it is a factor of the median rule")
         if self.n_features < 2:
             raise ValueError(f"n_features must be at least 2, not {self.n_features!r}")
 
@@ -458,22 +458,24 @@ class FourierFeatures(_KernelFeatures):
 
     Parameters
     ----------
-    n_features : even int
-        m, the number of random features; the error of the kernel falls as 1/√m.
-    bandwidth : float
-        Multiplies the median rule √(median ‖z - z'‖² / 2), taken over at most 1,000 distinct rows; the product is
-        ``bandwidth_``. The rows are picked by a hash of their content, so their order does not matter.
-    kernel : {"gaussian", "matern32", "matern52"}
-        By the formulas of `bagwise.kernels`.
-    linear : bool, or int
-        Whether z/√d (d columns) stands beside the random features: the kernel becomes k(x, x') + z·z'/d, and a
-        linear trend is cheap. A number: only beside no more columns than that.
-    random_state : int or None
+    n_features : int, default 512
+        m, the even number of random features; the error of the kernel decreases as 1/√m.
+    bandwidth : float, default 1.0
+        Factor of the median rule √(median ‖z - z'‖² / 2) over at most 1,000 distinct rows, drawn by a hash of their
+        content.
+    kernel : {"gaussian", "matern32", "matern52"}, default "gaussian"
+        See the formulas of `bagwise.kernels`.
+    linear : bool or int, default True
+        Whether z/√d (d columns) is appended to the random features. The kernel is then k(x, x') + z·z'/d, which fits a
+        linear trend at a small penalty. With a number, z/√d is appended only if there are at most so many columns.
+    random_state : int or None, default 0
 
     Attributes
     ----------
-    bandwidth_ : float, the bandwidth in units of the standardised inputs
-    mean_, scale_ : of every column; the scale of a constant column is 1
+    bandwidth_ : float
+        The bandwidth in units of the standardised inputs.
+    mean_, scale_ : arrays (columns,)
+        The scale of a constant column is 1.
     frequencies_ : array (columns, n_features / 2)
 
     Examples
@@ -533,18 +535,22 @@ class NystroemFeatures(_KernelFeatures):
 
         φ(x) = [k(x, l_1), ..., k(x, l_m)] U S^{-1/2}.
 
-    Landmarks follow the data, which random frequencies do not: fewer features are needed where the kernel's spectrum
-    decays fast, and each costs more. Directions lost to rounding are left out.
+    Landmarks depend on the data, unlike random frequencies. So fewer features are needed for kernels whose spectrum
+    decays fast, but each takes more time. Directions lost to rounding are left out.
 
     Parameters
     ----------
-    n_features, bandwidth, kernel, linear, random_state : as in `FourierFeatures`; n_features may be odd
+    n_features, bandwidth, kernel, linear, random_state
+        As in `FourierFeatures`; n_features may be odd.
 
     Attributes
     ----------
-    landmarks_ : array (at most n_features, columns), standardised
-    whitening_ : array (landmarks, features), U S^{-1/2}
-    bandwidth_, mean_, scale_ : as in `FourierFeatures`
+    landmarks_ : array (at most n_features, columns)
+        Standardised rows.
+    whitening_ : array (landmarks, features)
+        U S^{-1/2}.
+    bandwidth_, mean_, scale_
+        As in `FourierFeatures`.
 
     Examples
     --------
@@ -561,8 +567,8 @@ class NystroemFeatures(_KernelFeatures):
     def _draw(self, sample, rng) -> None:
         self.landmarks_ = sample[: self.n_features]
         values, vectors = np.linalg.eigh(self._kernel(self.landmarks_))
-        kept = values > 1e-12 * values[-1]
-        self.whitening_ = vectors[:, kept] / np.sqrt(values[kept])
+        keep = values > 1e-12 * values[-1]
+        self.whitening_ = vectors[:, keep] / np.sqrt(values[keep])
 
     def _width(self) -> int:
         return self.whitening_.shape[1]

@@ -97,8 +97,8 @@ def check_n_jobs_changes_nothing(estimator):
     """Check that one and two jobs give the same numbers to the last bit."""
     names = [name for name in estimator.get_params() if name == "n_jobs" or name.endswith("__n_jobs")]
     bags, y = sample()
-    one, two = (clone(estimator).set_params(**dict.fromkeys(names, n)).fit(bags, y).predict(bags) for n in (1, 2))
-    expect_same(two, one, "n_jobs changes the answer")
+    single, double = (clone(estimator).set_params(**dict.fromkeys(names, n)).fit(bags, y).predict(bags) for n in (1, 2))
+    expect_same(double, single, "n_jobs changes the predictions")
 
 
 def check_input_is_left_alone(estimator):
@@ -145,11 +145,11 @@ def check_bag_weights(estimator):
     same = clone(estimator).fit(bags, y, sample_weight=np.full(24, 7.0)).predict(bags)
     expect_same(same, plain, "equal weights change the answer")
     weights = np.where(np.arange(24) % 4 == 0, 0.0, 1.0 + np.arange(24) % 3)
-    some = clone(estimator).fit(bags, y, sample_weight=weights).predict(bags)
-    assert not np.array_equal(some, plain), "the weights change nothing"
+    weighted = clone(estimator).fit(bags, y, sample_weight=weights).predict(bags)
+    assert not np.array_equal(weighted, plain), "the weights have no effect"
     spoilt = clone(estimator).fit(bags, np.where(weights > 0, y, 1e6), sample_weight=8.0 * weights).predict(bags)
-    said = "the target of a bag of weight zero matters, or the unit of weights"
-    np.testing.assert_allclose(spoilt, some, rtol=1e-9, atol=1e-9 * np.std(y), err_msg=said)
+    message = "the target of a bag of weight zero matters, or the unit of weights"
+    np.testing.assert_allclose(spoilt, weighted, rtol=1e-9, atol=1e-9 * np.std(y), err_msg=message)
     expect_refusal(lambda: estimator.fit(bags, y, sample_weight=np.ones(23)), "one entry per bag (24)")
     for bad in (-1.0, np.nan):
         wrong = np.where(np.arange(24) == 3, bad, 1.0)
@@ -225,8 +225,7 @@ def check_repeated_instances_change_nothing(estimator):
     bags, y = sample()
     estimator.fit(bags, y)
     twice = from_arrays([np.repeat(bag, 2, axis=0) for bag in bags])
-    said = "repeating every instance changes the prediction"
-    expect_close(estimator.predict(twice), estimator.predict(bags), y, said)
+    expect_close(estimator.predict(twice), estimator.predict(bags), y, "repeating each instance changes the prediction")
 
 
 SCALES = (1e-12, 1e12)
@@ -251,8 +250,7 @@ def check_scales_of_the_features(estimator):
     bags, y = sample()
     for scale in (*SCALES, [1e-12, 1.0, 1e12]):
         scaled = bags.replace(bags.instances * scale)
-        said = " and ".join(f"{one:g}" for one in np.atleast_1d(scale))
-        expect_bounded(clone(estimator).fit(scaled, y).predict(scaled), y, f"features of scale {said}")
+        expect_bounded(clone(estimator).fit(scaled, y).predict(scaled), y, f"features of scale {scale}")
 
 
 def check_constant_features_and_targets(estimator):
@@ -325,16 +323,17 @@ OPTIONAL = ("repeated_instances_change_nothing",)
 
 
 def check_bag_estimator(estimator, *, laws: tuple[str, ...] = (), skip: tuple[str, ...] = ()) -> None:
-    """Run the contract checks on an unfitted bag regressor; the first broken promise raises AssertionError.
+    """Run the contract checks on an unfitted bag regressor; the first check that fails raises AssertionError.
 
     Parameters
     ----------
-    estimator : unfitted, with ``fit(bags, y)`` and ``predict(bags)``
-    laws : names of optional checks that this estimator promises to pass
-        Only ``"repeated_instances_change_nothing"``: repeating every instance of a bag does not change its prediction,
-        which holds if the prediction is a function of the bag's distribution.
-    skip : names of checks to leave out (see `bag_estimator_checks`)
-        The slowest is ``"one_huge_bag_among_single_instances"``, with a bag of 100,000 instances.
+    estimator : unfitted estimator with ``fit(bags, y)`` and ``predict(bags)``
+    laws : sequence of str, default ()
+        Optional checks to run as well. There is one, ``"repeated_instances_change_nothing"``, which holds if a
+        prediction is a function of the distribution of the bag.
+    skip : sequence of str, default ()
+        Checks to leave out (see `bag_estimator_checks`). The slowest is ``"one_huge_bag_among_single_instances"``, with
+        a bag of 100,000 instances.
 
     Examples
     --------
@@ -354,7 +353,8 @@ def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = 
 
     Parameters
     ----------
-    laws, skip : as in `check_bag_estimator`
+    laws, skip
+        As in `check_bag_estimator`.
 
     Examples
     --------
@@ -362,8 +362,8 @@ def bag_estimator_checks(*, laws: tuple[str, ...] = (), skip: tuple[str, ...] = 
     >>> [name for name, check in bag_estimator_checks() if "order" in name]
     ['order_of_bags_permutes_the_output', 'order_of_instances_never_matters']
     """
-    _refuse_unknown(laws, OPTIONAL, "optional laws")
-    _refuse_unknown(skip, CHECKS, "checks")
+    _refuse_unknown(laws, OPTIONAL, "laws")
+    _refuse_unknown(skip, CHECKS, "skip")
     left_out = {*skip, *OPTIONAL} - {*laws}
     return [(name, check) for name, check in CHECKS.items() if name not in left_out]
 
@@ -373,8 +373,10 @@ def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tup
 
     Parameters
     ----------
-    estimators : list of unfitted estimators, or dict from the name that pytest shows to the estimator
-    laws, skip : as in `check_bag_estimator`
+    estimators : list of unfitted estimators, or dict of str to estimator
+        The keys of a dict are the names in the output of pytest.
+    laws, skip
+        As in `check_bag_estimator`.
 
     Examples
     --------
@@ -394,7 +396,7 @@ def parametrize_with_checks(estimators, *, laws: tuple[str, ...] = (), skip: tup
     """
     import pytest
 
-    named = estimators.items() if isinstance(estimators, dict) else [(_shown(one), one) for one in estimators]
+    named = estimators.items() if isinstance(estimators, dict) else [(_shown(each), each) for each in estimators]
     checks = bag_estimator_checks(laws=laws, skip=skip)
     cases = [
         pytest.param(clone(estimator), check, id=f"{label}-{name}")  # cloned, because a check fits its estimator
@@ -410,10 +412,10 @@ def _shown(estimator) -> str:
     return text if len(text) <= 60 else type(estimator).__name__
 
 
-def _refuse_unknown(names, known, what: str) -> None:
-    wrong = [names] if isinstance(names, str) else [name for name in names if name not in known]
-    if wrong:
-        raise ValueError(f"{wrong[0]!r} is unknown: give a list of {what}, of {', '.join(known)}")
+def _refuse_unknown(names, allowed, parameter: str) -> None:
+    unknown = [names] if isinstance(names, str) else [name for name in names if name not in allowed]
+    if unknown:
+        raise ValueError(f"{parameter} must be a list of names from {', '.join(allowed)}; got {unknown[0]!r}")
 
 
 def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> dict[str, Bags]:
@@ -444,12 +446,12 @@ def zoo(n_features: int = 1, *, scale: float = 1.0, random_state: int = 0) -> di
 # Naive references ---------------------------------------------------------------------------------------------------
 
 
-def mean_gram(kernel, left, right=None) -> np.ndarray:
+def mean_gram(kernel, rows, columns=None) -> np.ndarray:
     """Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm) by double loops over bags and instances."""
-    right = left if right is None else right
-    gram = np.zeros((len(left), len(right)))
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
+    columns = rows if columns is None else columns
+    gram = np.zeros((len(rows), len(columns)))
+    for i, a in enumerate(rows):
+        for j, b in enumerate(columns):
             gram[i, j] = np.mean([[kernel(x[None], z[None])[0, 0] for z in b] for x in a])
     return gram
 

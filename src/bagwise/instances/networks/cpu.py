@@ -88,21 +88,21 @@ spent = {"compiling": 0.0}  # seconds so far, to take them off where a fit is ti
 
 @contextmanager
 def announced():
-    """Print a message once if numba compiles something in this context, and add the time to ``spent``."""
+    """Log a message once if numba compiles something in this context, and add the time to ``spent``."""
     started = time.perf_counter()
     from numba.core import event
 
     class Announce(event.Listener):
-        said = False
+        logged = False
 
         def on_start(self, _):
-            if not self.said:
+            if not self.logged:
                 cached = type(load_simd().train_epoch._cache).__name__ != "NullCache"
                 often = (
                     "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
                 )
                 logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", often)
-            self.said = True
+            self.logged = True
 
         def on_end(self, _):
             pass
@@ -136,7 +136,7 @@ class NetworkEnsemble(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     sizes : tuple of int
-        Features, units of every hidden layer, and 1.
+        Features, units of each hidden layer, and 1.
     parameters : float32 array (networks, parameters)
         A flat vector per network, arranged and padded by `layout`.
     x_shift, x_factor : array (networks, features)
@@ -144,7 +144,7 @@ class NetworkEnsemble(RegressorMixin, BaseEstimator):
     y_shift, y_scale : array (networks,)
         The prediction is y_shift + y_scale * output.
     n_jobs : int, optional
-        Blocks of rows predicted at once; the numbers do not depend on it.
+        Number of threads that predict blocks of rows. Results do not depend on it.
 
     Examples
     --------
@@ -227,7 +227,7 @@ class NetworkEnsemble(RegressorMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Recipe:
-    """Parameters of training; the weights are kept after each number of epochs in ``epochs``, in increasing order."""
+    """Parameters of training, with increasing numbers of epochs; the networks after each of them are returned."""
 
     hidden: tuple[int, ...]
     epochs: tuple[int, ...]
@@ -281,8 +281,8 @@ class Problem:
         if len(folds) == 1 and folds[0] < n_networks:
             raise ValueError("nothing to learn from: all rows of weight above zero are in one fold")
         parts = dict(zip(folds.tolist(), np.split(used, starts[1:]), strict=True))
-        x_moments = _moments(X, parts, n_networks, wanted=recipe.standardise)
-        y_moments = _moments(y[:, None], parts, n_networks, wanted=recipe.scale_target)
+        x_moments = _moments(X, parts, n_networks, scale=recipe.standardise)
+        y_moments = _moments(y[:, None], parts, n_networks, scale=recipe.scale_target)
         moments = (*x_moments, *(moment[:, 0] for moment in y_moments))
         return cls(X, y, weight, fold, n_networks, recipe.seed, *moments)
 
@@ -292,11 +292,11 @@ class Problem:
     def held(self, k: int) -> np.ndarray:
         return np.flatnonzero(self.fold == k)
 
-    def ensemble(self, k: int, kept: np.ndarray, recipe: Recipe, n_jobs=None) -> NetworkEnsemble:
-        """Return network k after each number of epochs, with the parameters in the rows of ``kept``."""
-        shared = [np.tile(part, (len(kept), 1)) for part in (self.x_shift[k], inverse(self.x_scale[k]))]
-        shared += [np.repeat(part, len(kept)) for part in (self.y_shift[k], self.y_scale[k])]
-        return NetworkEnsemble((self.X.shape[1], *recipe.hidden, 1), kept, *shared, n_jobs=n_jobs)
+    def ensemble(self, k: int, snapshots: np.ndarray, recipe: Recipe, n_jobs=None) -> NetworkEnsemble:
+        """Return network k after each number of epochs, with the parameters in the rows of ``snapshots``."""
+        shared = [np.tile(part, (len(snapshots), 1)) for part in (self.x_shift[k], inverse(self.x_scale[k]))]
+        shared += [np.repeat(part, len(snapshots)) for part in (self.y_shift[k], self.y_scale[k])]
+        return NetworkEnsemble((self.X.shape[1], *recipe.hidden, 1), snapshots, *shared, n_jobs=n_jobs)
 
 
 def refuse_divergence(finite: bool, epoch: int, recipe: Recipe) -> None:
@@ -322,12 +322,12 @@ def inverse(scale):
     return np.divide(1, scale, out=np.zeros_like(scale), where=scale > 0)
 
 
-def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, wanted: bool) -> tuple[np.ndarray, np.ndarray]:
+def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, scale: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of each column over each network's training rows, (networks, columns).
 
     ``parts`` maps folds to rows.
     """
-    if not wanted:
+    if not scale:
         return np.zeros((n_networks, values.shape[1])), np.ones((n_networks, values.shape[1]))
     means, squares = np.empty((2, len(parts), values.shape[1]))
     for j, rows in enumerate(parts.values()):
@@ -347,11 +347,11 @@ def moments_without(held, folds, counts, means, squares) -> tuple[np.ndarray, np
     """
     shift, scale = np.empty((2, len(held), means.shape[1]))
     for at, k in enumerate(held):
-        others = folds != k
-        share = counts[others, None] / counts[others].sum()
-        shift[at] = (share * means[others]).sum(axis=0)
-        between = share * (means[others] - shift[at]) ** 2
-        scale[at] = np.sqrt(between.sum(axis=0) + squares[others].sum(axis=0) / counts[others].sum())
+        training = folds != k
+        share = counts[training, None] / counts[training].sum()
+        shift[at] = (share * means[training]).sum(axis=0)
+        between = share * (means[training] - shift[at]) ** 2
+        scale[at] = np.sqrt(between.sum(axis=0) + squares[training].sum(axis=0) / counts[training].sum())
     scale[scale <= 32 * np.finfo(np.float64).eps * np.abs(shift)] = 0
     return shift, scale
 
@@ -433,23 +433,18 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
 
 
 def _train(problem: Problem, recipe: Recipe, k: int, n_jobs) -> Trained:
-    held = problem.held(k)
-    networks = problem.ensemble(k, _train_one(problem, recipe, k), recipe, n_jobs)
-    return Trained(networks, held, networks.predict_each(problem.X, held))
-
-
-def _train_one(problem: Problem, recipe: Recipe, k: int) -> np.ndarray:
-    """Train network k and return its parameters after each requested number of epochs, (epochs, parameters)."""
-    weight, rows = problem.weight, problem.rows(k)
+    """Train network k and predict the rows held out from it."""
+    weight, rows, held = problem.weight, problem.rows(k), problem.held(k)
     plan = layout((problem.X.shape[1], *recipe.hidden, 1))
     target = float(problem.y_shift[k]), float(inverse(problem.y_scale[[k]])[0])
     scaling = (problem.x_shift[k], inverse(problem.x_scale[k]), *target)
     decay = recipe.weight_decay * float(weight[rows].mean())
     learner = Learner.begin(plan, scaling, recipe.batch(len(rows)), decay, seed=[problem.seed, k])
-    prepared, order, kept = learner.prepared(problem.X, problem.y, weight, rows), np.arange(len(rows)), []
+    prepared, order, snapshots = learner.prepared(problem.X, problem.y, weight, rows), np.arange(len(rows)), []
     for epoch in range(recipe.epochs[-1]):
         finite = learner.learn(*prepared, order, recipe.learning_rate)
         refuse_divergence(finite, epoch, recipe)
         if epoch + 1 in recipe.epochs:
-            kept.append(learner.parameters.copy())
-    return np.array(kept)
+            snapshots.append(learner.parameters.copy())
+    networks = problem.ensemble(k, np.array(snapshots), recipe, n_jobs)
+    return Trained(networks, held, networks.predict_each(problem.X, held))

@@ -72,11 +72,11 @@ def shuffled(rows: Tensor, counts: Tensor, keys: Tensor) -> Tensor:
 def _round_trip(place: Tensor, n: Tensor, keys: Tensor) -> Tensor:
     a = side(n)
     b = (n + a - 1) // a
-    left, right = place // a, place % a
+    high, low = place // a, place % a
     for i in range(0, ROUNDS, 2):
-        left = (left + _hash(right ^ keys[:, i, None], b)) % b
-        right = (right + _hash(left ^ keys[:, i + 1, None], a)) % a
-    return left * a + right
+        high = (high + _hash(low ^ keys[:, i, None], b)) % b
+        low = (low + _hash(high ^ keys[:, i + 1, None], a)) % a
+    return high * a + low
 
 
 def _hash(x: Tensor, size: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Group:
 
     data: Data
     plan: np.ndarray
-    rows: Tensor  # (networks, longest), of which the first ``counts`` are a network's own
+    rows: Tensor  # (networks, longest); the first ``counts`` of a line are the training rows of a network
     counts: Tensor
     batches: Tensor
     x_shift: Tensor
@@ -138,10 +138,11 @@ def upload(problems: list[Problem], recipe: Recipe, device) -> list[tuple[list[i
     parts = [_standardised(problem, recipe, device) for problem in problems]
     steep = [_steepest(problem, size) > STEEP for problem, (_, _, size) in zip(problems, parts, strict=True)]
     uploaded = []
-    for dtype, wanted in ((torch.float32, False), (torch.float64, True)):
-        some = [j for j in range(len(problems)) if steep[j] == wanted]
-        if some:
-            uploaded.append((some, _joined([problems[j] for j in some], [parts[j] for j in some], dtype, device)))
+    for dtype, is_steep in ((torch.float32, False), (torch.float64, True)):
+        indices = [j for j in range(len(problems)) if steep[j] == is_steep]
+        if indices:
+            data = _joined([problems[j] for j in indices], [parts[j] for j in indices], dtype, device)
+            uploaded.append((indices, data))
     return uploaded
 
 
@@ -257,7 +258,7 @@ def layers(flat: Tensor, plan) -> list[tuple[Tensor, Tensor]]:
     """Return padded views of weights (networks, rows, columns) and biases (networks, 1, columns) of each layer."""
     views = []
     for layer in plan:
-        n, m, weight, bias = (int(layer[what]) for what in (ROWS, COLUMNS, WEIGHT_AT, BIAS_AT))
+        n, m, weight, bias = (int(layer[column]) for column in (ROWS, COLUMNS, WEIGHT_AT, BIAS_AT))
         W = flat[:, weight : weight + n * m].unflatten(1, (n, m))
         views.append((W, flat[:, None, bias : bias + m]))
     return views
@@ -379,8 +380,8 @@ def engines(plan, device: str):
 
 def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs) -> list[Trained]:
     group = gather(problems, data, members, recipe)
-    kept = torch.stack(run_epochs(group, recipe, precision), dim=1)
-    parameters = kept[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
+    snapshots = torch.stack(run_epochs(group, recipe, precision), dim=1)
+    parameters = snapshots[:, :, : int(group.plan[-1, BIAS_AT]) + 1].contiguous().cpu().numpy()
     trained = []
     for (j, k), vectors in zip(members, parameters, strict=True):
         networks, rows = problems[j].ensemble(k, vectors, recipe, n_jobs), problems[j].held(k)
@@ -391,7 +392,7 @@ def _train(problems, data: Data, members, recipe: Recipe, precision: str, n_jobs
 def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
     """Train a group and return the parameters after each requested number of epochs."""
     Engine, shuffled = engines(group.plan, group.rows.device)
-    engine, sizes, kept = Engine(group, precision), step_sizes(group, recipe), []
+    engine, sizes, snapshots = Engine(group, precision), step_sizes(group, recipe), []
     for epoch in range(recipe.epochs[-1]):
         order = shuffled(group.rows, group.counts, group.keys[epoch])
         try:
@@ -403,8 +404,8 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
             loss = engine.epoch(order, sizes, epoch)
         refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
         if epoch + 1 in recipe.epochs:
-            kept.append(group.parameters.clone())
-    return kept
+            snapshots.append(group.parameters.clone())
+    return snapshots
 
 
 def step_sizes(group: Group, recipe: Recipe) -> Tensor:

@@ -83,9 +83,9 @@ def load(typing, array, row, column):
     """Load the vector array[row, column : column + LANES]."""
 
     def generate(context, builder, signature, args):
-        found = builder.load(address(context, builder, array, *args))
-        found.align = 4
-        return found
+        values = builder.load(address(context, builder, array, *args))
+        values.align = 4
+        return values
 
     return vector(array, types.intp, types.intp), generate
 
@@ -299,7 +299,7 @@ def forward(parameters, plan, space, n_rows, outputs):
 @part
 def output_backward(A, V, errors, gradient, sums, rows):
     """Add errors^T A to the gradient of the output, overwrite A by D = (errors V) where A > 0, and add D to sums."""
-    zero, one = spread(np.float32(0)), spread(np.float32(1))
+    zero, ones = spread(np.float32(0)), spread(np.float32(1))
     for i in range(0, rows, 8):
         for k in range(0, A.shape[1], LANES):
             v, g, s = load(V, 0, k), load(gradient, 0, k), load(sums, 0, k)
@@ -307,7 +307,7 @@ def output_backward(A, V, errors, gradient, sums, rows):
                 a, e = load(A, r, k), spread(errors[r])
                 g = multiply_add(e, a, g)
                 d = where_positive(a, multiply_add(e, v, zero))
-                s = multiply_add(one, d, s)
+                s = multiply_add(ones, d, s)
                 store(A, r, k, d)
             store(gradient, 0, k, g)
             store(sums, 0, k, s)
@@ -315,12 +315,12 @@ def output_backward(A, V, errors, gradient, sums, rows):
 
 @part
 def add_column_sums(D, sums, rows):
-    one = spread(np.float32(1))
+    ones = spread(np.float32(1))
     for i in range(0, rows, 8):
         for k in range(0, D.shape[1], LANES):
             s = load(sums, 0, k)
             for r in range(i, i + 8):
-                s = multiply_add(one, load(D, r, k), s)
+                s = multiply_add(ones, load(D, r, k), s)
             store(sums, 0, k, s)
 
 
@@ -404,7 +404,7 @@ def scale_rows(X, y, weight, rows, scaling, inputs, aims):
 
 
 @kernel
-def train_epoch(given, aims, order, plan, parameters, memory, batch, rate, decay, steps):
+def train_epoch(features, aims, order, plan, parameters, memory, batch, rate, decay, steps):
     """Make one pass over rows of `scale_rows` in ``order``, in batches, and return the weighted sum of squared errors.
 
     ``memory`` (3, parameters) holds the gradient, zero between calls, and the first and second moments; ``steps`` is
@@ -422,11 +422,11 @@ def train_epoch(given, aims, order, plan, parameters, memory, batch, rate, decay
             rows = order[at : min(at + CHUNK, stop)]
             first = inputs(space, plan, 0)
             for r in range(rows.size):
-                x, later = given[rows[r]], order[min(at + CHUNK + r, order.size - 1)]
+                x, later = features[rows[r]], order[min(at + CHUNK + r, order.size - 1)]
                 for a in range(x.size):
                     first[r, a] = x[a]
                 for a in range(0, x.size, LINE):
-                    prefetch(given, later, a)
+                    prefetch(features, later, a)
                 prefetch(aims, later, 0)
             forward(parameters, plan, space, rows.size, errors)
             for r in range(rows.size):

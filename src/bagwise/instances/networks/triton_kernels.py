@@ -29,11 +29,11 @@ def scaled_hash(x, size):
 
 @triton.jit
 def round_trip(place, a, b, keys, ROUNDS: tl.constexpr):
-    left, right = place // a, place % a
+    high, low = place // a, place % a
     for i in tl.static_range(0, ROUNDS, 2):
-        left = (left + scaled_hash(right ^ tl.load(keys + i).to(tl.uint32), b)) % b
-        right = (right + scaled_hash(left ^ tl.load(keys + i + 1).to(tl.uint32), a)) % a
-    return left * a + right
+        high = (high + scaled_hash(low ^ tl.load(keys + i).to(tl.uint32), b)) % b
+        low = (low + scaled_hash(high ^ tl.load(keys + i + 1).to(tl.uint32), a)) % a
+    return high * a + low
 
 
 @triton.jit
