@@ -250,7 +250,8 @@ def check_scales_of_the_features(estimator):
     bags, y = sample()
     for scale in (*SCALES, [1e-12, 1.0, 1e12]):
         scaled = bags.replace(bags.instances * scale)
-        expect_bounded(clone(estimator).fit(scaled, y).predict(scaled), y, f"features of scale {scale}")
+        shown = " and ".join(f"{factor:g}" for factor in np.atleast_1d(scale))
+        expect_bounded(clone(estimator).fit(scaled, y).predict(scaled), y, f"features of scale {shown}")
 
 
 def check_constant_features_and_targets(estimator):
