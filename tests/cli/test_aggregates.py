@@ -65,11 +65,7 @@ def test_sums_are_fitted_chunk_by_chunk_too(cells, tmp_path, exposure):
 @pytest.mark.parametrize(
     "more, words",
     [
-        (
-            ("--aggregate", "sum"),
-            "--aggregate means nothing to auto; use it with --method aggregate-gp or --method additive",
-        ),
-        (("--likelihood", "poisson", "--method", "blr"), "--likelihood means nothing to blr"),
+        (("--likelihood", "poisson", "--method", "blr"), "--likelihood has no effect on blr"),
         ((*COUNTS, "--weights", "rain"), "--exposure and --weights are both weights"),
         ((*COUNTS, "--exposure", "rain"), "weight that is negative"),
         (("--method", "aggregate-gp", "--likelihood", "binomial"), "a rate above one"),

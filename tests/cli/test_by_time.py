@@ -31,8 +31,3 @@ def test_a_drift_is_reported(files, time):
     )
     assert result.exit_code == 0 and "The bags drift away from the training bags" in said
     assert len(out.read_text().splitlines()) == 101
-
-
-def test_by_time_needs_novelty(files):
-    result, said = typed("predict", files / "m.bagwise", files / "new.csv", "--by-time")
-    assert result.exit_code != 0 and "--novelty" in said

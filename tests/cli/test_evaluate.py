@@ -89,21 +89,6 @@ def test_another_plan_in_the_folder_is_told(table, tmp_path):
     assert "Note:" in result.stderr and "the folds are others" in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (("--method", "agregated"), 2, "there is no method 'agregated'; did you mean 'aggregated'?"),
-        (("--fold-column", "folds"), 1, "there is no column 'folds' (did you mean 'fold'?)"),
-        (("--selection", "best"), 2, "'best' is not one of 'nested', 'paper'"),
-        (("--folds", "many"), 2, "--folds"),
-    ],
-)
-def test_one_message_no_traceback(table, tmp_path, options, code, message):
-    result = evaluated(table, tmp_path, *options)
-    assert result.exit_code == code and message in " ".join(result.stderr.replace("│", " ").split())
-    assert "Traceback" not in result.output
-
-
 def test_a_failed_cell_shows_in_the_exit_code(table, tmp_path):
     result = evaluated(
         table, tmp_path, "--groups", "patient", "--method", "instance-kme:paper", "--fold-column", "fold", "--quiet",
@@ -208,12 +193,6 @@ def test_scores_by_a_column(table, tmp_path):
     )
     content = json.loads(again.stdout)
     assert [row["patient"] for row in content["scores_by"]] == [f"p{i}" for i in range(6)] and content["notes"] == []
-    result = evaluated(table, tmp_path / "bad", "--by", "site")
-    assert result.exit_code == 1 and "--by site names the column of bag ids" in result.stderr
-    result = evaluated(table, tmp_path / "bad", "--by", "patiend")
-    assert result.exit_code == 1 and "did you mean 'patient'?" in result.stderr
-    result = evaluated(table, tmp_path / "bad", "--by", "a")
-    assert result.exit_code == 1 and "has rows of more than one label in column 'a'" in result.stderr
 
 
 def test_a_learning_curve(table, tmp_path):

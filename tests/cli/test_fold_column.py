@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, refused, run
+from tests.helpers.typed import done, run
 
 import bagwise as bw
 
@@ -50,28 +50,6 @@ def test_errors_of_forward_folds_are_of_later_bags(table, tmp_path, method):
     assert sorted(model.calibration_.tolist()) == sorted(later.tolist())
     errors = json.loads(fitted.stdout)["held_out"]
     assert errors["rmse"] == pytest.approx(np.sqrt(np.mean(model.residuals_**2)), rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("verb", "options", "words"),
-    [
-        ("check", ("--folds", "forward"), "--folds forward needs a time per bag, and the bags have none"),
-        ("fit", ("--folds", "forward"), "load them with --time"),
-        ("evaluate", ("--folds", "given"), "name its column: --fold-column"),
-        ("fit", ("--fold-column", "fold", "--folds", 3), "--folds 3 asks for random folds, and --fold-column fixes"),
-        ("fit", ("--time", "dya"), "there is no column 'dya' (did you mean 'day'?)"),
-        ("fit", ("--time", "day", "--engine", "stream"), "--time is for tables in memory"),
-    ],
-)
-def test_folds_that_cannot_be_made_are_one_message(table, tmp_path, verb, options, words):
-    out = () if verb == "check" else ("--method", "aggregated", "--out", tmp_path / "out")
-    refused(verb, table, *COLUMNS, *out, *options, words=words)
-    assert not (tmp_path / "out").is_file()
-
-
-def test_numbers_of_folds_start_at_two(table):
-    assert run("fit", table, *COLUMNS, "--folds", "1").exit_code == 2
-    assert run("fit", table, *COLUMNS, "--folds", "later").exit_code == 2
 
 
 def evaluated(tmp_path, what, labels):

@@ -5,7 +5,7 @@ import json
 
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, refused, run, sample_frame
+from tests.helpers.typed import done, run, sample_frame
 
 import bagwise as bw
 
@@ -39,34 +39,6 @@ def test_the_table_is_that_of_the_library(folder, tmp_path):
     assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}
     shown = run("importance", model, folder / "old.csv", "--repeats", 1)
     assert shown.stdout.startswith("RMSE ") and "on bags by models that never saw them" in shown.stdout
-
-
-def test_mistakes_are_one_line(folder):
-    model = folder / "model.bagwise"
-    refused(
-        "importance",
-        model,
-        folder / "old.csv",
-        "--group",
-        "a,b",
-        words="--group a,b is not understood; write a name and its columns",
-    )
-    refused(
-        "importance",
-        model,
-        folder / "old.csv",
-        "--group",
-        "both=a,z",
-        words="the group 'both' names the unknown column 'z'; there are a, b, c",
-    )
-    refused(
-        "importance",
-        model,
-        folder / "old.csv",
-        "--part",
-        "variance",
-        words="parts must be some of 'whole', 'mean', 'spread'",
-    )
 
 
 def test_predict_tells_which_bags_are_like_training(folder, tmp_path):

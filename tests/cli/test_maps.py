@@ -84,23 +84,23 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
     placeless = tmp_path / "placeless.parquet"
     pd.read_parquet(pixels).drop(columns=["x", "y"]).to_parquet(placeless)
     for match, arguments in (
-        ("p.gpkg is a map and needs the layer that it is drawn on; give it with --zones", ("--out", out)),
+        ("p.gpkg is a map and needs the layer that it is drawn on. Give it with --zones", ("--out", out)),
         (
-            "c.tif is a map and needs the layer that it is drawn on; give it with --raster",
+            "c.tif is a map and needs the layer that it is drawn on. Give it with --raster",
             ("--instances", tmp_path / "c.tif"),
         ),
-        ("--zones is for a map; give --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
+        ("--zones is for a map. Give --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
         (
-            "--raster is for a map; give --instances with a name that ends in .tif or .tiff",
+            "--raster is for a map. Give --instances with a name that ends in .tif or .tiff",
             ("--raster", image, "--instances", tmp_path / "c.csv"),
         ),
         ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),
         ("p.gpkg is a map, which --engine stream", ("--zones", fields, "--out", out, "--engine", "stream")),
-        ("fields.gpkg is what is read; give the output another name", ("--zones", fields, "--out", fields)),
+        ("fields.gpkg is what is read. Give the output another name", ("--zones", fields, "--out", fields)),
     ):
         refused("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments, words=match)
     for match, arguments in (
-        ("both name groups; give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
+        ("both name groups. Give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
         ("in degrees, which are not lengths; project them first", ("--blocks", "10", "--out", tmp_path / "a.csv")),
         ("'a.tif' should end in .parquet or .csv", ("--out", tmp_path / "a.tif")),
         ("two columns would be called 'red'", ("--id", "red", "--out", tmp_path / "a.csv")),

@@ -126,27 +126,6 @@ def test_rows_can_be_chosen(lake, tmp_path):
     np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(recent[0]), expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--engine", "stream", "--report", "r.html"), "--report is for tables in memory; leave it out, or use"),
-        (("--engine", "stream", "--keep", "a"), "--keep is for tables in memory"),
-        (
-            ("--engine", "stream", "--method", "aggregated", "--bag-feature", "a"),
-            "has more than one value in column 'a'; a bag feature is the",
-        ),
-        (("--engine", "stream", "--missing", "keep"), "missing must be 'refuse', 'drop-instances' or 'impute'"),
-        (("--engine", "stream", "--scheduler", "tcp://x:1"), "--scheduler names a Dask cluster; with --engine stream"),
-        (("--where", "year > 1"), "--where is for tables that are read chunk by chunk: use --engine stream"),
-        (("--engine", "stream", "--where", "year >> 1"), "year >> 1"),
-    ],
-)
-def test_what_cannot_be_is_said_and_nothing_is_written(lake, tmp_path, monkeypatch, options, words):
-    monkeypatch.chdir(tmp_path)
-    refused("fit", lake, *COLUMNS, *options, "--out", tmp_path / "m.bagwise", words=words)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     (tmp_path / "parts").mkdir()
@@ -177,7 +156,7 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
 def test_intervals_are_fitted_if_asked_for(lake, tmp_path):
     how = ("--method", "aggregated", "--engine", "stream", "--n-jobs", 1, "--level", 0.5)
     result = done("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    assert "intervals at level 0.5: " in " ".join(result.output.split())
+    assert "intervals at level 0.5" in " ".join(result.output.split())
     bags, _ = bw.load(lake, bag="site", target="aod")
     expected = bw.load_model(tmp_path / "m.bagwise").predict_interval(bags)
     more = ("--engine", "stream", "--n-jobs", 1, "--json", "--quiet")

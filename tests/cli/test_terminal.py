@@ -67,7 +67,7 @@ def test_every_verb_prints_to_an_ascii_pipe(tmp_path):
         "evaluate": ["evaluate", "t.csv", *columns, *fitting[:2], "--repeats", 2, "--folds", 2, "--out", "run"],
         "report": ["report", "run", "--no-explorer"],
         "datasets": ["datasets"],
-        "methods": ["methods", "--markdown"],
+        "methods": ["methods"],
     }
     said = dict(zip(commands, typed(commands.values(), cwd=tmp_path), strict=True))
     for name, (code, out, err) in said.items():
@@ -75,7 +75,7 @@ def test_every_verb_prints_to_an_ascii_pipe(tmp_path):
         assert (out + err).isascii() and b"Traceback" not in err, (name, out, err)
     assert rb"Features: r\xf6t;" in said["check"][1]
     assert rb"r\xf6t" in said["error"][1]
-    assert b"~folds" in said["evaluate"][1]
+    assert b"~ folds" in said["evaluate"][1]
     rows = list(csv.reader(io.StringIO(said["predict"][1].decode())))
     assert [row[0] for row in rows[1:]] == [rf"Stra\xdfe {k}" for k in range(12)]
 

@@ -89,7 +89,9 @@ def test_paper_selection_takes_the_best_setting_and_says_so_everywhere(tmp_path)
 
 
 def test_a_search_space_of_the_catalogue_is_searched(monkeypatch):
-    card = catalogue.Card("toy", "", "", "", "", {"default": lambda **_: TrainMean()}, {"shift": [9.0, 0.0]})
+    card = catalogue.Card(
+        "toy", "", "", "", "", {"default": lambda **_: TrainMean()}, search_space={"shift": [9.0, 0.0]}
+    )
     monkeypatch.setitem(catalogue.CATALOGUE, "toy", card)
     results = evaluate(BAGS, Y, "toy", repeats=1)
     assert results.table().to_dict("list")["setting"] == ["shift=0.0"] * 5

@@ -133,11 +133,11 @@ def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out
 
 
 def result(method, scores, error=None):
-    return {"method": method, "scores": {"rmse": scores}, "error": error}
+    return {"method": method, "scores": {"rmse": scores}, "error": error, "seconds": 1.0}
 
 
 def test_the_best_so_far_has_a_score_everywhere():
-    tracker, nan = Tracker(9, "rmse"), float("nan")
+    tracker, nan = Tracker({"nan": 1, "grid": 1, "plain": 2, "dodger": 2}, "rmse"), float("nan")
     assert tracker.step(result("nan", [nan])).best is None
     assert tracker.step(result("grid", [nan, 3.0])).best_score == 3.0
     step = tracker.step(result("plain", [2.0]))
@@ -145,3 +145,13 @@ def test_the_best_so_far_has_a_score_everywhere():
     tracker.step(result("dodger", [1.0]))
     assert tracker.step(result("dodger", [], error="too hard")).best == "plain"
     assert tracker.step(result("plain", [nan])).best == "grid"
+
+
+def test_the_time_left_is_known_from_the_first_fold_on(monkeypatch):
+    """Slow and quick methods count by their own times, and two processes halve the time."""
+    clock = iter([0.0, 5.5, 5.5])
+    monkeypatch.setattr("bagwise.evaluation.evaluation.time.perf_counter", lambda: next(clock))
+    tracker = Tracker({"slow": 3, "quick": 3}, "rmse")
+    assert tracker.step(result("slow", [1.0]) | {"seconds": 10.0}, ran=True).seconds_left is None
+    assert tracker.step(result("quick", [1.0]) | {"seconds": 1.0}, ran=True).seconds_left == 22.0 * 5.5 / 11.0
+    assert tracker.step(result("slow", [1.0]) | {"seconds": 10.0}).seconds_left == 12.0 * 5.5 / 11.0

@@ -31,7 +31,7 @@ def test_a_checked_table_is_shown_with_its_findings():
     frame = pd.DataFrame({"site": [1, 1, 2], "<i>": [1.0, None, 2.0], "aod": [0.1, 0.1, 0.3]})
     checked = bw.check_table(frame, bag="site", target="aod")
     assert "<strong>error: " in checked._repr_html_() and "<i>" not in checked._repr_html_()
-    assert repr(checked).endswith("would be refused.") and "3 rows make 2 bags" in repr(checked)
+    assert repr(checked).endswith("cannot be used.") and "3 rows make 2 bags" in repr(checked)
 
 
 def test_a_summary_of_several_lines_is_shown_line_by_line(model):

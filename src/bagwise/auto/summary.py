@@ -292,8 +292,8 @@ def live_line(show: bool, total: int, cv: CrossValidation):
         """Times first, as they change; a narrow terminal cuts off the name of the member that is being tried."""
 
         def render(self, task) -> Text:
-            left = "" if cv.clock.budget is None else f", {max(cv.clock.left, 0.0):.0f} s left"
-            text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{left}  {task.description}"
+            budget = "" if cv.clock.budget is None else f" of at most {cv.clock.budget:.0f} s"
+            text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{budget}  {task.description}"
             return Text(text, no_wrap=True, overflow="ellipsis")
 
     metric = get_metric(cv.metric)

@@ -368,9 +368,13 @@ def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
             spans = np.isin(bags.groups, np.unique(bags.groups[test == k])) & train
             if spans.any() and not inner:
                 group = bags.groups[spans][0]
-                raise ValueError(
+                raise ParameterError(
+                    "groups",
                     f"group {label(group)} has bags before and after the cut at {start}; bags of one group must lie on "
-                    "one side of each cut. Leave groups= out, choose another number of folds, or take folds='random'"
+                    "one side of each cut. Leave ",
+                    Parameter("groups"),
+                    " out, choose another number of folds, or take ",
+                    Parameter("folds", "random"),
                 )
             train &= ~spans
         if not train.any():

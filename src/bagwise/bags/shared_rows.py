@@ -20,6 +20,11 @@ MOST_INDICATORS = 50  # columns of 0 and 1 that are taken together, as levels of
 MOST_COLUMNS = 20  # columns of which the one with the most values decides which rows are sampled
 
 
+def _percent(share: float) -> str:
+    """Format a share of instances: two digits below 10 %, whole numbers above."""
+    return f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
+
+
 @dataclass(frozen=True)
 class SharedRows:
     """How far bags consist of the same instances.
@@ -59,7 +64,7 @@ class SharedRows:
     def figures(self) -> str:
         copies = f"; {self.n_copies:,} bags are exact copies of another bag" if self.n_copies else ""
         return (
-            f"{100 * self.share:.2g} % of the instances ({self.n_shared:,} of {self.n_instances:,}) have the same "
+            f"{_percent(self.share)} of the instances ({self.n_shared:,} of {self.n_instances:,}) have the same "
             f"features as an instance of another bag{copies}. Bags that share rows form connected sets; the largest "
             f"holds {self.largest:,} of {self.n_bags:,} bags"
         )
@@ -181,7 +186,7 @@ def warn_of_separated(bags, fold: np.ndarray, shared: SharedRows) -> bool:
         return False
     warn_user(
         Message(
-            f"The folds separate bags that share rows: {100 * share:.2g} % of the instances also occur in a bag of "
+            f"The folds separate bags that share rows: {_percent(share)} of the instances also occur in a bag of "
             "another fold, so held-out scores are too good. ",
             shared.advice(),
         )

@@ -11,14 +11,9 @@ from typing import Annotated
 import typer
 
 from bagwise import __version__
+from bagwise.cli.help import Command, Group
 
-app = typer.Typer(
-    name="bagwise",
-    help="Multiple instance regression: bags of feature vectors in, one number per bag out.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="bagwise", cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
 # The order in --help; other commands follow.
 ORDER = (
     "demo",
@@ -42,19 +37,19 @@ def find_verbs() -> list:
 
 
 for verb in find_verbs():
-    app.command()(verb)
+    app.command(cls=Command)(verb)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(__version__)
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(no_args_is_help=True)
 def main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Predict one number per bag of feature vectors (multiple instance regression)."""

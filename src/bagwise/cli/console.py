@@ -9,8 +9,10 @@ import logging
 import shlex
 import sys
 import warnings
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import pairwise
 from pathlib import Path
 from traceback import clear_frames
 
@@ -22,6 +24,7 @@ from bagwise.cli.options import CELLS
 
 # Replacements where the output is ASCII, one character each, so that the width of a table stays.
 ASCII = str.maketrans("±²×–—", "~2x--")
+PART = 5_000  # instances between two steps of a progress bar
 # Errors of the data or the command, shown as one message without a traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
 # Parameter -> option, where the names differ: these options are given once per value.
@@ -99,11 +102,11 @@ def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
         if parameter.name in but or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
             continue
         value = context.params[parameter.name]
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(one, bool):
-                parts.append((parameter.opts if one else parameter.secondary_opts)[0])
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if isinstance(item, bool):
+                parts.append((parameter.opts if item else parameter.secondary_opts)[0])
             else:
-                parts += [*([] if parameter.param_type_name == "argument" else parameter.opts[:1]), str(one)]
+                parts += [*([] if parameter.param_type_name == "argument" else parameter.opts[:1]), str(item)]
     return shlex.join(parts)
 
 
@@ -148,6 +151,17 @@ class Messages:
         from bagwise.scale.passes import PassDisplay
 
         return PassDisplay(activity, console=self.console)
+
+    def parts(self, bags, activity: str) -> Iterator:
+        """Yield the bags in parts of some instances, with a progress bar; in one part if no progress is shown."""
+        if not self.is_live:
+            yield bags
+            return
+        from rich.progress import track
+
+        cuts = sorted({bisect_left(bags.offsets, k * PART) for k in range(bags.n_instances // PART + 1)} | {len(bags)})
+        slices = [slice(*pair) for pair in pairwise(cuts)]
+        yield from (bags[part] for part in track(slices, activity, console=self.console, transient=True))
 
     def spinner(self, activity: str):
         """Return a spinner with the activity and its seconds, as a context."""
@@ -205,17 +219,23 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
             raise typer.Exit(1) from None
 
 
+def file_size(path: Path) -> str:
+    """Return the size of a file as text."""
+    n_bytes = path.stat().st_size
+    return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.0f} kB"
+
+
 # Interrupted and failed runs --------------------------------------------------------------------------------------
 
 
 def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> None:
     """Show the first failed cell of the `Results` and the files that list all, and exit with code 1."""
-    failures = [(results, *one) for results in runs for one in results.failures]
+    failures = [(results, *failure) for results in runs for failure in results.failures]
     if not failures:
         return
     results, method, repeat, fold, error = failures[0]
     data = f"{results.record['data']['name']}, " if len(runs) > 1 else ""
-    cells = sum(len(one.record["cells"]) for one in runs)
+    cells = sum(len(results.record["cells"]) for results in runs)
     messages.error(
         f"{len(failures)} of {cells} cells failed. The first is {data}{method}, repeat {repeat}, fold {fold}: {error}\n"
         f"All are in {files}; --retry-failed runs them again."

@@ -29,19 +29,20 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
     from bagwise.cli.console import Terminal, as_options, messages_of
 
     with messages_of("check"):
-        number = int(folds) if folds is not None and folds.isdecimal() else folds
-        found = bw.check_table(o.sources(table), **o.columns(context), folds=number)
-    found.findings = [replace(finding, text=as_options(finding.text)) for finding in found.findings]
+        inspection = bw.check_table(
+            o.sources(table), **o.columns(context), folds=None if folds is None else o.number_of_folds(folds)
+        )
+    inspection.findings = [replace(finding, text=as_options(finding.text)) for finding in inspection.findings]
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=1))
+        typer.echo(json.dumps(inspection.to_dict(), indent=1))
     else:
         console = Terminal(highlight=False, soft_wrap=True)
-        for line in found.describe():
+        for line in inspection.describe():
             console.print(line, markup=False)
-        for finding in found.findings:
+        for finding in inspection.findings:
             console.print(f"{finding.level}: {finding.text}", style=STYLES[finding.level], markup=False)
-        console.print(found.verdict, style="bold")
-    raise typer.Exit(0 if found.ok else 1)
+        console.print(inspection.verdict, style="bold")
+    raise typer.Exit(0 if inspection.ok else 1)
 
 
 def _known(name: str | None) -> str | None:
@@ -71,9 +72,9 @@ def datasets(
     from bagwise.datasets.simulations import SIMULATIONS, simulate
 
     if name is None:
-        shown = Table("data set", "what it is", box=None, padding=(0, 2, 0, 0))
-        for one, (_, what) in SIMULATIONS.items():
-            shown.add_row(one, what)
+        shown = Table("data set", "description", box=None, padding=(0, 2, 0, 0))
+        for simulation, (_, description) in SIMULATIONS.items():
+            shown.add_row(simulation, description)
         Terminal().print(shown)
         return
     with messages_of("datasets") as messages:
@@ -82,11 +83,11 @@ def datasets(
         if out is None:
             messages.show(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
             return
-        _write(out, data, y)
+        write_bags(out, data, y)
         messages.show(f"Wrote {out}: {data}.")
 
 
-def _write(out: Path, data, y) -> None:
+def write_bags(out: Path, data, y) -> None:
     import bagwise as bw
     from bagwise.io.table_output import write_table
 
@@ -133,51 +134,40 @@ def raster(
 
     Example: bagwise raster image.tif fields.gpkg --id field --target harvest --out pixels.parquet
     """
+    import bagwise as bw
     from bagwise.bags.frames import as_list
     from bagwise.cli.console import messages_of
     from bagwise.io.table_output import write_table
 
     with messages_of("raster", quiet=quiet) as messages:
-        o.refuse_outputs(out, inputs=[image, zones, *(stack or [])], endings=(".parquet", ".csv"))
+        rasters, polygons = [image, *(stack or [])], zones
+        o.refuse_outputs(out, inputs=[*rasters, zones], endings=(".parquet", ".csv"))
         if groups is not None and blocks is not None:
-            raise ValueError("--groups and --blocks both name groups; give one of them")
-        roles = {"id": id, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
+            raise ValueError("--groups and --blocks both name groups. Give one of them.")
+        bands = [int(name) if name.isdigit() else name for name in band or []] or None
         how = {"all_touched": all_touched, "missing": missing, "empty": empty, "weights": weights, "mask": mask}
-        bands = [int(one) if one.isdigit() else one for one in band or []] or None
         with messages.spinner("reading pixels"):
-            columns, roles = pixels([image, *(stack or [])], zones, blocks=blocks, bands=bands, **roles, **how)
-            write_table(out, columns)
-        messages.show(f"Wrote {out}: {len(columns['x']):,} pixels of {len(set(columns[roles['bag']])):,} zones.")
-        options = [part for name, value in roles.items() for one in as_list(value) for part in (f"--{name}", one)]
-        messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options, "--ignore", "x", "--ignore", "y"]))
+            if blocks is not None:
+                from bagwise.io.raster import as_zones
 
-
-def pixels(rasters: list, zones, *, id, target, groups, bag_features, blocks, **how) -> tuple[dict, dict]:
-    """Return the columns of a long table, and the options of `bagwise fit` that name their roles."""
-    import bagwise as bw
-
-    if blocks is not None:
-        from bagwise.io.raster import as_zones
-
-        zones = as_zones(zones)
-        zones, groups = zones.assign(block=bw.geo.blocks(zones, blocks)), "block"
-    given = {"id": id, "target": target, "groups": groups, "bag_features": bag_features}
-    bags, y = bw.from_raster(rasters, zones, coordinates=True, **given, **how)
-    bag = id or bw.geo.INDEX
-    parts = [(bag, bags.expand(bags.ids))]
-    parts += [] if y is None else [(target, bags.expand(y))]
-    parts += [] if groups is None else [(groups, bags.expand(bags.groups))]
-    if bags.covariates is not None:
-        parts += [(name, bags.expand(own)) for name, own in zip(bags.covariate_names, bags.covariates.T, strict=True)]
-    parts += list(zip(bags.feature_names, bags.instances.T, strict=True))
-    parts += [] if bags.weights is None else [("area_fraction", bags.weights)]
-    names = [name for name, _ in parts]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise ValueError(f"two columns would be called {twice!r}; rename the band, or the column of the zones")
-    roles = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_features}
-    roles |= {"weights": None if bags.weights is None else "area_fraction"}
-    return dict(parts), {name: one for name, one in roles.items() if one}
+                polygons, groups = as_zones(zones), "block"
+                polygons = polygons.assign(block=bw.geo.blocks(polygons, blocks))
+            roles = {"id": id, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
+            bags, y = bw.from_raster(rasters, polygons, coordinates=True, bands=bands, **roles, **how)
+            bag = id or bw.geo.INDEX
+            try:
+                frame = bags.to_frame(y, bag=bag, target=target, groups=groups or "group", weights="area_fraction")
+            except ValueError as error:
+                text = str(error).partition(";")[0]
+                raise ValueError(f"{text}. Rename the band, or the column of the zones.") from error
+            write_table(out, {name: frame[name].to_list() for name in frame.columns})
+        messages.show(f"Wrote {out}: {bags.n_instances:,} pixels of {len(bags):,} zones.")
+        columns = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_feature}
+        columns |= {"weights": None if bags.weights is None else "area_fraction", "ignore": ["x", "y"]}
+        options = [
+            part for name, value in columns.items() for one in as_list(value or ()) for part in (f"--{name}", one)
+        ]
+        messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options]))
 
 
 def arrays(

@@ -9,14 +9,13 @@ from typing import Annotated, Literal
 import typer
 
 from bagwise.cli import options as o
-from bagwise.cli.predict import columns_at_fit, load_like_training
 from bagwise.metrics import POINT_METRICS
 
 
 @o.reading_a_table(options={name: o.LIKE_TRAINING[name] for name in ("bag", "targets", "decimal")})
 def importance(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="A file written by `bagwise fit`. Example: aod.bagwise")],
+    model: o.ModelFile,
     table: o.Tables,
     target: Annotated[str | None, typer.Option(help="Column of targets, if its name differs from fit.")] = None,
     group: Annotated[
@@ -48,28 +47,29 @@ def importance(
     import bagwise as bw
     from bagwise.cli.console import messages_of, print_text
     from bagwise.io.table_output import to_rows, write_table
+    from bagwise.model_files.training_columns import columns_at_fit, load_like_training
 
     with messages_of("importance", quiet=quiet) as messages:
         o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
-        bags, y = load_like_training(header, table, how, how.pop("targets", None))
+        bags, y = load_like_training(header, o.sources(table), how, how.pop("targets", None))
         o.refuse_no_target(y)
         messages.show(f"{o.stem(table)}: {bags}.")
         options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
         options |= {"parts": list(part)} if part else {}
         options |= {"progress": None if messages.is_live else False}
-        found = bw.importance(fitted, bags, y, groups=groups_of(group), **options)
-        if not found.held_out:
+        measured = bw.importance(fitted, bags, y, groups=groups_of(group), **options)
+        if not measured.held_out:
             messages.show("The model has no folds of these bags, so the model itself predicts them.")
         if out is not None:
-            write_table(out, found.as_dict())
+            write_table(out, measured.as_dict())
             messages.show(f"Wrote {out}")
     if as_json:
-        about = {"metric": found.metric, "baseline": found.baseline, "held_out": found.held_out}
-        typer.echo(json.dumps(about | {"importance": to_rows(found.as_dict())}, indent=1))
+        about = {"metric": measured.metric, "baseline": measured.baseline, "held_out": measured.held_out}
+        typer.echo(json.dumps(about | {"importance": to_rows(measured.as_dict())}, indent=1))
     elif out is None:
-        print_text(found.summary())
+        print_text(measured.summary())
 
 
 def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
@@ -78,7 +78,7 @@ def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
     for text in texts or []:
         name, sign, columns = text.partition("=")
         if not sign or not name or not columns:
-            raise ValueError(f"--group {text} is not understood; write a name and its columns, as in angles=sza,vza")
+            raise ValueError(f"--group {text} is not understood. Write a name and its columns, as in angles=sza,vza.")
         groups[name] = [column.strip() for column in columns.split(",")]
     return groups or None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -13,11 +15,39 @@ from typing import Annotated, Literal
 
 import typer
 
+ENDINGS = (".csv", ".tsv", ".parquet", ".feather", ".mat", ".npz")
+
+
+def check_tables(tables: list[str]) -> list[str]:
+    """Refuse the name of a method or a column in the place of a table."""
+    for place, table in enumerate(tables):
+        if "://" in table or any(sign in table for sign in "*?[") or Path(table).exists():
+            continue
+        if table.partition(":")[0] in read_cards():
+            raise typer.BadParameter(f"{table!r} is a method, and a table is expected. Write --method {table}")
+        if place > 0 and not table.endswith(ENDINGS):
+            text = f"There is no file {table!r}. Columns are named by options: --bag {table} or --target {table}"
+            raise typer.BadParameter(text)
+    return tables
+
+
+def check_model(path: Path) -> Path:
+    """Refuse a table in the place of a model file."""
+    if path.suffix in ENDINGS and path.is_file():
+        text = f"{path} is a table, and a model is expected. The model comes first, then the table: MODEL TABLE"
+        raise typer.BadParameter(text)
+    return path
+
+
 Tables = Annotated[
     list[str],
     typer.Argument(
-        help="A long table, a row per instance: .csv .tsv .parquet .feather .mat .npz; several, or a 'part-*.csv'."
+        callback=check_tables,
+        help="A long table, a row per instance: .csv .tsv .parquet .feather .mat .npz; several, or a 'part-*.csv'.",
     ),
+]
+ModelFile = Annotated[
+    Path, typer.Argument(callback=check_model, help="A file written by `bagwise fit`. Example: aod.bagwise")
 ]
 Bag = Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag site")]
 Target = Annotated[
@@ -102,7 +132,7 @@ def as_level(level: float | None) -> float | None:
 def some_jobs(number: int | None) -> int | None:
     """Refuse 0 cores."""
     if number == 0:
-        raise typer.BadParameter("give a number of cores from 1, or -1 for all of them")
+        raise typer.BadParameter("0 is not a number of cores. Give 1 or more, or -1 for all of them")
     return number
 
 
@@ -131,7 +161,7 @@ def declare_folds(bags, folds: str | None):
     if folds == "given" and bags.fold is None:
         raise ValueError("--folds given needs a fold per bag, and the bags have none; name its column: --fold-column")
     if folds.isdecimal() and declared.scheme == "given":
-        raise ValueError(f"--folds {folds} asks for random folds, and --fold-column fixes them; give one of them")
+        raise ValueError(f"--folds {folds} asks for random folds, and --fold-column fixes them. Give one of the two.")
     changes = {"folds": int(folds)} if folds.isdecimal() else {"scheme": folds}
     bags = bags.with_validation(replace(declared, **changes))
     split_bags(bags)  # the first error is that of the declaration
@@ -143,16 +173,38 @@ def number_of_folds(folds: str | None) -> int | str:
     return 5 if folds is None else int(folds) if folds.isdecimal() else folds
 
 
-def known_methods(names):
+def known_method(text: str | None) -> str | None:
     """Refuse an unknown method before any work is done."""
     from bagwise.methods.catalogue import find
 
-    for text in [names] if isinstance(names, str) else names or []:
-        try:
-            find(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-    return names
+    try:
+        return text and find(text) and text
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def known_methods(texts: list[str] | None) -> list[str]:
+    """Return the methods of several options, each of which may name some with commas between them."""
+    return [known_method(name.strip()) for text in texts or [] for name in text.split(",")]
+
+
+def complete_method(incomplete: str) -> list[tuple[str, str]]:
+    """Return the methods whose name begins so, for the completion of a shell."""
+    return [(name, card["idea"]) for name, card in read_cards().items() if name.startswith(incomplete)]
+
+
+def read_cards() -> dict[str, dict]:
+    """Return the cards of all methods by name, without importing the methods."""
+    cards = json.loads((Path(__file__).parent / "cards.json").read_text(encoding="utf-8"))
+    return {card["name"]: card for card in cards}
+
+
+def recommended_methods() -> list[str]:
+    return [name for name, card in read_cards().items() if card["question"] == "Recommended"]
+
+
+def terminal_width() -> int:
+    return shutil.get_terminal_size().columns
 
 
 Jobs = Annotated[int | None, typer.Option(callback=some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
@@ -174,12 +226,21 @@ Work = Annotated[
     typer.Option(help="Folder that keeps finished work: the same command goes on there. Example: --work aod-fit"),
 ]
 Method = Annotated[
-    str, typer.Option(callback=known_methods, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
+    str,
+    typer.Option(
+        callback=known_method,
+        autocompletion=complete_method,
+        help="auto, or one of `bagwise methods`. Example: --method instance-kme",
+    ),
 ]
 Methods = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
-        "--method", callback=known_methods, help="A method, or method:preset. Example: --method instance-kme:paper"
+        "--method",
+        "--methods",
+        callback=known_methods,
+        autocompletion=complete_method,
+        help="Methods, each with a preset if wanted. Example: --methods aggregated,instance-kme:paper",
     ),
 ]
 Level = Annotated[float, typer.Option(callback=as_level, help="Level of the intervals. Example: --level 0.95")]
@@ -219,42 +280,47 @@ def reading_a_table(command=None, *, options=COLUMNS):
         return partial(reading_a_table, options=options)
 
     @wraps(command)
-    def run(**given):
-        return command(**{name: value for name, value in given.items() if name not in options})
+    def run(**values):
+        return command(**{name: value for name, value in values.items() if name not in options})
 
-    own = [one.replace(kind=one.KEYWORD_ONLY) for one in signature(command, eval_str=True).parameters.values()]
+    parameters = signature(command, eval_str=True).parameters.values()
+    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
     added = [
         Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is Missing else None)
         for name, kind in options.items()
     ]
-    required = sum(one.default is Parameter.empty for one in own)
-    run.__signature__ = Signature([*own[:required], *added, *own[required:]])  # type: ignore[attr-defined]
+    n_required = sum(parameter.default is Parameter.empty for parameter in parameters)
+    ordered = [*parameters[:n_required], *added, *parameters[n_required:]]
+    run.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
     return run
+
+
+def split_roles(columns: dict, **more) -> tuple:
+    """Return the roles of columns, and the options of `bagwise.load` that name none or are roles of bags."""
+    from bagwise.io.columns import Roles
+
+    how = {name: columns[name] for name in ("missing", "fill_values", "decimal", "time", "fold") if name in columns}
+    return Roles(**{name: value for name, value in columns.items() if name not in how}, **more), how
 
 
 def columns(context: typer.Context) -> dict:
     """Return the given options for reading a table as keywords of `bagwise.load`."""
-    given = {PLURAL.get(option, option): context.params.get(option) for option in COLUMNS}
+    values = {PLURAL.get(option, option): context.params.get(option) for option in COLUMNS}
     exposure = context.params.get("exposure")
-    if exposure and given["weights"]:
-        raise ValueError("--exposure and --weights are both weights of the instances; give one of them")
-    given["weights"] = given["weights"] or exposure
+    if exposure and values["weights"]:
+        raise ValueError("--exposure and --weights are both weights of the instances. Give one of the two.")
+    values["weights"] = values["weights"] or exposure
     for keyword in ("bag_features", "categories"):
-        if list(given[keyword] or []) == ["auto"]:
-            given[keyword] = "auto"
-    if isinstance(given["target"], list | tuple):
-        given["target"] = one_or_several(given["target"])
+        if list(values[keyword] or []) == ["auto"]:
+            values[keyword] = "auto"
+    if isinstance(values["target"], list | tuple) and len(values["target"]) == 1:
+        values["target"] = values["target"][0]
     # Of several values click makes a list or a tuple, empty where there are none.
     return {
         keyword: list(value) if isinstance(value, list | tuple) else str(value)
-        for keyword, value in given.items()
+        for keyword, value in values.items()
         if value
     }
-
-
-def one_or_several(names) -> str | list[str] | None:
-    """Return one target as a name, several as a list."""
-    return None if not names else names[0] if len(names) == 1 else list(names)
 
 
 def as_names(names) -> list[str]:
@@ -291,19 +357,21 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
     """Refuse what could not be written, or would destroy something, before any work is done."""
     from bagwise.io.atomic_files import refuse_unwritable
 
-    given = [Path(path) for path in outputs if path is not None]
-    kept = {Path(path).resolve() for path in inputs}
-    for k, path in enumerate(given):
-        if path.resolve() in kept:
-            raise ValueError(f"{path} is what is read; give the output another name")
-        if path.resolve() in [other.resolve() for other in given[:k]]:
-            raise ValueError(f"two outputs have the name {path}; give each its own")
+    paths = [Path(path) for path in outputs if path is not None]
+    inputs = {Path(path).resolve() for path in inputs}
+    for k, path in enumerate(paths):
+        if path.resolve() in inputs:
+            raise ValueError(f"{path} is what is read. Give the output another name.")
+        if path.resolve() in [other.resolve() for other in paths[:k]]:
+            raise ValueError(f"Two outputs have the name {path}. Give each its own.")
         if endings and path.suffix.lower() not in endings:
             raise ValueError(f"{path.name!r} should end in {' or '.join(endings)}")
         if path.is_dir():
-            raise ValueError(f"{path} is a folder; give the name of a file")
+            raise ValueError(f"{path} is a folder. Give the name of a file.")
         if not path.resolve().parent.is_dir():
-            raise ValueError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
+            raise ValueError(
+                f"{path.name} cannot be written: there is no folder {path.resolve().parent}. Make it first."
+            )
         refuse_unwritable(path)
 
 
@@ -312,11 +380,12 @@ def refuse_folder(out: Path, *, resume: bool = False) -> None:
     from bagwise.io.atomic_files import refuse_unwritable
 
     if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; give the name of a folder")
+        raise ValueError(f"{out} is a file. Give the name of a folder.")
     refuse_unwritable(out)
     # in a folder of several data sets, each has a folder inside
-    if resume and not any(any(out.glob(f"{below}{one}")) for below in ("", "*/") for one in (CELLS, "plan.json")):
-        raise ValueError(f"nothing was begun in {out} that --resume could go on with; leave it out to begin there")
+    patterns = [f"{below}{name}" for below in ("", "*/") for name in (CELLS, "plan.json")]
+    if resume and not any(any(out.glob(pattern)) for pattern in patterns):
+        raise ValueError(f"There is no run in {out} to resume. Leave --resume out to start one.")
 
 
 def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
@@ -357,7 +426,7 @@ def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator
         with bw.cluster(scheduler, n_workers=workers) as client:
             yield Dask(client)
     elif scheduler is not None:
-        raise ValueError("--scheduler names a Dask cluster; with --engine stream there is none: use --engine dask")
+        raise ValueError("--scheduler names a Dask cluster, and --engine stream has none. Use --engine dask.")
     else:
         yield Serial() if n_jobs == 1 else Processes(n_jobs or -1)
 
@@ -365,17 +434,17 @@ def executor(engine: str, scheduler: str | None, n_jobs: int | None) -> Iterator
 def refuse_options(context: typer.Context, *names: str) -> None:
     """Refuse options that were given and mean nothing to a table that is never in memory."""
     for name in names:  # --no-intervals is given, and is what happens anyway
-        if given(context, name) and context.params[name]:
+        if is_typed(context, name) and context.params[name]:
             option = name.replace("_", "-")
-            raise ValueError(f"--{option} is for tables in memory; leave it out, or use --engine memory")
+            raise ValueError(f"--{option} is for tables in memory. Leave it out, or use --engine memory.")
 
 
 def refuse_where(where: str | None) -> None:
     if where is not None:
-        raise ValueError("--where is for tables that are read chunk by chunk: use --engine stream, or --engine dask")
+        raise ValueError("--where is for tables that are read chunk by chunk. Use --engine stream or --engine dask.")
 
 
-def given(context: typer.Context, name: str) -> bool:
+def is_typed(context: typer.Context, name: str) -> bool:
     """Return whether an option was typed."""
     return context.get_parameter_source(name).name == "COMMANDLINE"
 
@@ -385,7 +454,7 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     import bagwise as bw
 
     if isinstance(columns.get("target"), list):
-        raise ValueError("several targets are fitted in memory only: use --engine memory, or one --target at a time")
+        raise ValueError("Several targets are fitted in memory only. Use --engine memory, or one --target at a time.")
     scan = bw.scan(sources(tables), **{name: columns[name] for name in SCANNED if name in columns}, where=where)
     messages.show(f"{stem(tables)}: {scan}.")
     return scan

@@ -55,7 +55,7 @@ def reproduce(
             with interruptible(messages, out), messages.evaluation_progress("rmse") as progress:
                 how |= {"out": out / name, "progress": progress}
                 runs.append(table1.run_rows(name, bags, y, rows=chosen, **protocol, **how))
-            rows += [table1.read_row(runs[-1], one, name) for one in chosen]
+            rows += [table1.read_row(runs[-1], label, name) for label in chosen]
             write_table(out / "table1.csv", from_rows(rows))  # the next data set may take hours
     if as_json:
         typer.echo(json.dumps(to_rows(from_rows(rows)), indent=1))
@@ -74,13 +74,13 @@ def _read_all(folder: Path, names: list[str] | None, messages, protocol: dict, o
     from bagwise.cli.console import EXPECTED
     from bagwise.evaluation.table1 import DATA_SETS, find_files
 
-    names = None if not names else _known(names, DATA_SETS)
-    found = find_files(folder)
-    messages.show(f"Found {', '.join(path.name for path in found.values()) or 'none of the files'} in {folder}.")
+    names = None if not names else _check_names(names, DATA_SETS)
+    paths = find_files(folder)
+    messages.show(f"Found {', '.join(path.name for path in paths.values()) or 'none of the files'} in {folder}.")
     read, unread = {}, []
-    for name in names or found:
+    for name in names or paths:
         try:
-            read[name] = _read(name, folder, found.get(name), messages, protocol, options)
+            read[name] = _read(name, folder, paths.get(name), messages, protocol, options)
         except EXPECTED as error:
             messages.error(str(error))
             unread.append(name)
@@ -107,12 +107,12 @@ def _read(name: str, folder: Path, path: Path | None, messages, protocol: dict, 
     return bags, y
 
 
-def _known(names: list[str], known) -> list[str]:
-    wanted = [name.upper() for name in names]
-    unknown = [name for name in wanted if name not in known]
+def _check_names(names: list[str], data_sets) -> list[str]:
+    names = [name.upper() for name in names]
+    unknown = [name for name in names if name not in data_sets]
     if unknown:
-        raise ValueError(f"there is no data set {unknown[0]!r} in Table 1; there are {', '.join(known)}")
-    return list(dict.fromkeys(wanted))
+        raise ValueError(f"there is no data set {unknown[0]!r} in Table 1. The data sets are {', '.join(data_sets)}.")
+    return list(dict.fromkeys(names))
 
 
 OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as published."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -51,11 +52,20 @@ class Step:
 
 
 class Tracker:
-    """Turns results, as they come, into steps."""
+    """Turns results, as they come, into steps.
 
-    def __init__(self, total: int, metric: str):
-        self.total, self.metric = total, get_metric(metric)
-        self.done = self.failed = self.ran = 0
+    Parameters
+    ----------
+    planned : number of cells of each method
+    metric : name of the metric that decides which method is best
+    """
+
+    def __init__(self, planned: dict[str, int], metric: str):
+        self.total, self.metric = sum(planned.values()), get_metric(metric)
+        self.remaining = dict(planned)
+        self.seconds: dict[str, list[float]] = {}
+        self.done = self.failed = 0
+        self.busy = 0.0  # seconds of the cells that this call ran
         self.sums: dict[str, list] = {}
         self.incomplete: set[str] = set()  # methods that failed somewhere: their means are of the easier folds
         self.started = time.perf_counter()
@@ -63,18 +73,32 @@ class Tracker:
     def step(self, result: dict | None = None, *, ran: bool = False) -> Step:
         """Count a result, run now or read from the store, and return the step after it."""
         if result is not None:
+            method, seconds = result["method"], result["seconds"]
             self.done += 1
-            self.ran += ran
+            self.remaining[method] -= 1
+            if seconds == seconds:
+                self.seconds.setdefault(method, []).append(seconds)
+                self.busy += seconds * ran
             if result["error"]:
                 self.failed += 1
-                self.incomplete.add(result["method"])
+                self.incomplete.add(method)
             else:
-                total, count = self.sums.get(result["method"], (0.0, 0))
-                self.sums[result["method"]] = [total + np.array(result["scores"][self.metric.name]), count + 1]
-        seconds_left = None
-        if self.ran:
-            seconds_left = (time.perf_counter() - self.started) / self.ran * (self.total - self.done)
-        return Step(self.done, self.total, self.failed, seconds_left, *self._best(), result)
+                total, count = self.sums.get(method, (0.0, 0))
+                self.sums[method] = [total + np.array(result["scores"][self.metric.name]), count + 1]
+        return Step(self.done, self.total, self.failed, self._seconds_left(), *self._best(), result)
+
+    def _seconds_left(self) -> float | None:
+        """Return the mean time of each method times its remaining cells, divided by the cells that run at a time.
+
+        None until each remaining method has a finished cell, which is after the first fold.
+        """
+        remaining = {method: n_cells for method, n_cells in self.remaining.items() if n_cells}
+        if not remaining:
+            return 0.0
+        if not self.busy or not remaining.keys() <= self.seconds.keys():
+            return None
+        work = sum(n_cells * np.mean(self.seconds[method]) for method, n_cells in remaining.items())
+        return float(work * (time.perf_counter() - self.started) / self.busy)
 
     def _best(self) -> tuple[str | None, float | None]:
         """Return the best mean so far; a method without a score somewhere is not a candidate."""
@@ -257,7 +281,7 @@ class _Run:
         self.store, self.watch, self.retry_failed = store, watch, retry_failed
         self.results: dict[str, dict] = {}
         self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
-        self.tracker = Tracker(len(plan.cells), plan.record["metric"])
+        self.tracker = Tracker(Counter(cell.method for cell in plan.cells), plan.record["metric"])
         has_results = open_plan(store, plan)
         pending = [cell for cell in plan.cells if not self.found(cell)]
         # A second run on the same folder starts from the other end: the two meet, and little is done twice.

@@ -502,8 +502,18 @@ class Results:
         columns = {head: [row[key] for row in rows] for key, head in heads.items()}
         return {head: values for head, values in columns.items() if any(value is not None for value in values)}
 
+    def to_text(self, width: int | None = None) -> str:
+        """Return title, scores and notes as text.
+
+        Parameters
+        ----------
+        width : columns of a terminal, optional
+            The last columns of scores are left out where they do not fit.
+        """
+        return "\n".join([self.title(), as_text(self._shown(), width), *self.notes()])
+
     def __repr__(self) -> str:
-        return "\n".join([self.title(), as_text(self._shown()), *self.notes()])
+        return self.to_text()
 
     def _repr_html_(self) -> str:
         """Return the same table as HTML for a notebook."""

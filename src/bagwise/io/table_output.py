@@ -122,8 +122,14 @@ def write_csv(file, columns: dict[str, list]) -> None:
     writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
 
 
-def as_text(columns: dict[str, list]) -> str:
+def as_text(columns: dict[str, list], width: int | None = None) -> str:
     """Format columns side by side, as text for a terminal.
+
+    Parameters
+    ----------
+    columns : values by name
+    width : columns of the terminal, optional
+        Of more than two columns, those are left out that do not fit, the last first.
 
     Examples
     --------
@@ -134,6 +140,8 @@ def as_text(columns: dict[str, list]) -> str:
     """
     cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
+    while width is not None and len(cells) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
+        cells.pop(), widths.pop()
     lines = zip(*cells, strict=True)
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() for line in lines

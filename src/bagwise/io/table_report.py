@@ -11,7 +11,7 @@ import numpy as np
 from bagwise.bags.folds import split_bags
 from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.shared_rows import find_shared_rows
-from bagwise.bags.validation import Message, Parameter, ParameterError, label
+from bagwise.bags.validation import Message, Parameter, ParameterError, counted, label
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -94,13 +94,13 @@ class Inspection:
 
     @property
     def verdict(self) -> str:
-        """Whether the table would be taken, as a sentence."""
+        """Whether the table can be used, as a sentence."""
         doubtful = any(finding.level == "warning" for finding in self.findings)
-        text = "taken; look at the warnings first" if doubtful else "taken as it is"
-        return f"This table would be {text if self.ok else 'refused'}."
+        verdict = "can be used; read the warnings first" if doubtful else "can be used as it is"
+        return f"This table {verdict if self.ok else 'cannot be used'}."
 
     def describe(self) -> list[str]:
-        """Return a line each for rows, features, covariates, target, groups and other columns."""
+        """Return a line each for rows, features, bag features, targets, groups, folds and other columns."""
         if not self.rows:
             return []
         low, median, high = self.sizes
@@ -111,7 +111,7 @@ class Inspection:
             more = f", ... ({len(self.features)} in all)" if len(self.features) > 8 else ""
             lines.append(f"Features: {names}{more}; {missing:,} missing values.")
         if self.bag_features:
-            lines.append(f"Properties of the bag: {', '.join(self.bag_features)}.")
+            lines.append(f"Bag features: {', '.join(self.bag_features)}.")
         for target in [self.target, *self.further_targets] if self.target else []:
             lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
         if self.groups is not None:
@@ -179,7 +179,7 @@ def check_table(source, *, bag=None, target=None, folds=None, **options) -> Insp
             if folds is not None or (bags.validation is not None and bags.validation.scheme != "random"):
                 splits = split_bags(bags, "auto" if folds is None else folds)
                 n_held_out = int(splits.held_out.sum())
-                inspection.folds = f"{len(splits)} folds, {n_held_out:,} of {len(bags):,} bags held out"
+                inspection.folds = f"{counted(len(splits), 'fold')}, {n_held_out:,} of {len(bags):,} bags held out"
         except (ValueError, TypeError) as error:
             inspection.add("error", error)
     return inspection

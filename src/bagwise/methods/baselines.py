@@ -11,7 +11,7 @@ from bagwise.embeddings.feature_mean import MinusDistance, Similarity
 from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import EachInstance
 from bagwise.kernels import Gaussian
-from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.catalogue import FEW, MEAN, SHAPE, VALUES, Card, register, variant
 from bagwise.methods.instance_kme import default_network, paper_network
 from bagwise.regressors import (
     AdditiveRegressor,
@@ -93,6 +93,7 @@ register(
         Card(
             name=f"instance-{statistic}",
             idea=f"Give every instance its bag's target, fit a network, take the {statistic} of a bag's predictions.",
+            question=MEAN,
             assumes="every instance is a noisy view of the target",
             cites="Ray and Craven (2005); Uriot (2019), section 3.2",
             cost="one network on N instances",
@@ -104,6 +105,7 @@ register(
     Card(
         name="aggregated",
         idea="Replace every bag by its mean instance and fit ridge regression, its penalty by leave-one-bag-out.",
+        question=MEAN,
         assumes="the target depends on the mean of the bag, linearly",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="O(N d + B d²)",
@@ -113,6 +115,7 @@ register(
     Card(
         name="additive",
         idea="Predict a bag by the mean (or sum) of a network's values, trained on a blend of bag and instance losses.",
+        question=VALUES,
         assumes="the target is an aggregate of one value per instance",
         cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
         cost="20 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
@@ -132,6 +135,7 @@ register(
         name="statistics",
         idea="Summarise every feature of a bag by mean, deviation, quartiles, extremes and the size of the bag, and "
         "fit boosted trees.",
+        question=SHAPE,
         assumes="the target depends on the distribution of single features, not on their dependence",
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
@@ -142,6 +146,7 @@ register(
         name="miles",
         idea="Describe a bag by how close its nearest instance comes to each of many prototypes, and fit a "
         "linear model.",
+        question=FEW,
         assumes="the target depends on the presence of instances of some kind",
         cites="Chen, Bi, Wang (2006); El-Manzalawy (2009), MILESReg",
         cost="O(N P), P = 500 prototypes",

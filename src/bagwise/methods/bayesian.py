@@ -6,7 +6,7 @@ from bagwise.embeddings import LandmarkMean
 from bagwise.instances import OutOfFold
 from bagwise.kernels import Gaussian
 from bagwise.kernels.formulas import FourierFeatures, NystroemFeatures
-from bagwise.methods.catalogue import Card, first_sentence, register, variant
+from bagwise.methods.catalogue import SIZES, VALUES, Card, first_sentence, register, variant
 from bagwise.methods.instance_kme import default_network, second_stage
 from bagwise.regressors import AggregateGP, BagPipeline, EvidenceRidge, SampledShrinkage, Shrinkage
 
@@ -76,6 +76,7 @@ register(
     Card(
         name="blr",
         idea="Average the similarity of a bag's instances to landmarks, and fit Bayesian linear regression.",
+        question=SIZES,
         assumes="the target is a smooth function of the distribution of the bag, all bags being equally well seen",
         cites=LAW,
         cost="O(N s) for s landmarks, times bandwidths tried",
@@ -94,6 +95,7 @@ register(
     Card(
         name="shrinkage",
         idea="Shrink the embedding of a bag, and widen its uncertainty, the more the fewer instances it has.",
+        question=SIZES,
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="O(N s) for s landmarks and O(s³), times bandwidths tried",
@@ -104,6 +106,7 @@ register(
     Card(
         name="bdr",
         idea="The model of shrinkage, averaged over the posterior of its weights by Hamiltonian Monte Carlo.",
+        question=SIZES,
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="that of shrinkage, and some seconds of sampling",
@@ -114,6 +117,7 @@ register(
     Card(
         name="instance-kme-shrinkage",
         idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
+        question=SIZES,
         assumes="instances predict the target, and a small bag shows little of their distribution",
         cites=f"Uriot (2019), future work; {LAW}",
         cost="D networks on N instances; then O(N s), s = 20",
@@ -124,6 +128,7 @@ register(
     Card(
         name="aggregate-gp",
         idea="Learn a value of every instance, a Gaussian process, from the means, sums, counts or rates of bags.",
+        question=VALUES,
         assumes="the target is the mean or sum of a smooth function of the instances",
         cites="Law, Sejdinovic, Cameron, Lucas, Flaxman, Battle, Fukumizu (2018)",
         cost="O(N m + B m²), m = 256 features, times kernels and bandwidths tried; counts some ten times that",

@@ -17,6 +17,14 @@ from sklearn.base import clone
 from bagwise.instances.out_of_fold import seeded
 
 CATALOGUE: dict[str, Card] = {}
+# What a method is chosen for, in the order of lists. The recommended ones come first, the others by a question.
+RECOMMENDED = "Recommended"
+MEAN = "Is the mean of the bag enough?"
+SHAPE = "Does the shape of the bag matter: its spread, tails or modes?"
+VALUES = "What is the value of each instance?"
+FEW = "Do one or a few instances of a bag decide?"
+SIZES = "Do bags differ in size, and with it in how well they are seen?"
+QUESTIONS = (RECOMMENDED, MEAN, SHAPE, VALUES, FEW, SIZES)
 
 
 @dataclass(frozen=True)
@@ -31,6 +39,7 @@ class Card:
     cites : the source
     cost : how run time grows with N instances, B bags and d features
     presets : for each name a function (random_state, n_jobs) -> unfitted estimator; the first is the default
+    question : what the method is chosen for, one of ``QUESTIONS``
     search_space : values to try for each parameter; `evaluate` does not search a parameter that a preset sets
     searched : presets whose own values are only starting points, and are searched as well
     gives : what the last step offers besides ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
@@ -44,6 +53,7 @@ class Card:
     cites: str
     cost: str
     presets: dict[str, Callable[..., Any]]
+    question: str = ""
     search_space: dict[str, list] = field(default_factory=dict)
     searched: tuple[str, ...] = ()
     gives: tuple[str, ...] = ()
@@ -225,6 +235,7 @@ register(
     Card(
         name="auto",
         idea="Try a diverse set of methods on the same folds of bags, and blend those that lower the held-out error.",
+        question=RECOMMENDED,
         assumes="nothing: held-out bags decide which assumption fits",
         cites="Wolpert (1992); Breiman (1996), Stacked regressions",
         cost="that of all members times the number of folds; a time_budget limits it",

@@ -10,7 +10,7 @@ from bagwise.embeddings.second_kernel import SecondKernel
 from bagwise.embeddings.summaries import SlicedQuantiles
 from bagwise.instances import OutOfFold
 from bagwise.kernels.formulas import FourierFeatures
-from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.catalogue import RECOMMENDED, SHAPE, Card, register, variant
 from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, MeanRegressor, RidgePath
 from bagwise.regressors.pipeline import scaled
@@ -111,6 +111,7 @@ register(
         name="input-kme",
         idea="Embed the distribution of a bag's instances with a kernel, compare embeddings with a second, and fit "
         "ridge regression, everything chosen by leave-one-bag-out.",
+        question=RECOMMENDED,
         assumes="the target depends on how the instances are distributed, smoothly",
         cites="Szabó, Gretton, Póczos, Sriperumbudur (2015)",
         cost="O(N m) a setting, m up to 500 landmarks; nothing is N x N",
@@ -129,6 +130,7 @@ register(
     Card(
         name="phase",
         idea="Describe a bag by the phases of its characteristic function, which symmetric noise does not change.",
+        question=SHAPE,
         assumes="instances have independent symmetric noise, which may differ from bag to bag; bags are not tiny",
         cites="Law, Yau, Sejdinovic (2017)",
         cost="O(N m), m = 500",
@@ -139,6 +141,7 @@ register(
         name="quantile",
         idea="Describe a bag by the quantiles of its out-of-fold instance predictions, and fit kernel ridge regression "
         "on the Wasserstein distance.",
+        question=SHAPE,
         assumes="instances predict the target; how to combine them depends on their distribution in the bag",
         cites="Kolouri, Zou, Rohde (2016), on the predictions of Uriot (2019)",
         cost="D networks on N instances; then O(N log L)",
@@ -152,6 +155,7 @@ register(
         name="sliced-wasserstein",
         idea="Compare bags by the Wasserstein distance of their projections onto random directions, and fit kernel "
         "ridge regression.",
+        question=SHAPE,
         assumes="the target depends on how the instances are distributed; distances between features mean something",
         cites="Meunier, Pontil, Ciliberto (2022)",
         cost="O(M N log L), M = 200 directions",

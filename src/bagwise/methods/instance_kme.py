@@ -12,7 +12,7 @@ import numpy as np
 from bagwise.embeddings import KernelMean, SlicedQuantiles
 from bagwise.instances import ColumnScaler, NetworkRegressor, OutOfFold, OutOfFoldUnion, RandomFeatureRidge
 from bagwise.kernels import FourierFeatures, Gaussian, InverseMultiquadric
-from bagwise.methods.catalogue import Card, register
+from bagwise.methods.catalogue import RECOMMENDED, Card, register
 from bagwise.regressors import BagPipeline, EmbeddingRidge, PredictionBlend, RidgePath
 
 # Chosen on the simulations, never on one data set: a network seldom needs more, and the candidates come free.
@@ -166,6 +166,7 @@ register(
     Card(
         name="instance-kme",
         idea="Embed the distribution of each bag's out-of-fold instance predictions with a kernel, then fit ridge.",
+        question=RECOMMENDED,
         assumes="instances predict the target; how to combine them depends on their distribution in the bag",
         cites="Uriot (2019)",
         cost="D networks on N instances; then O(N r), r about 50",

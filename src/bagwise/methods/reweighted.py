@@ -11,7 +11,7 @@ from sklearn.linear_model import LinearRegression
 
 from bagwise.instances import NetworkRegressor, OutOfFold
 from bagwise.instances.out_of_fold import seeded
-from bagwise.methods.catalogue import Card, register, variant
+from bagwise.methods.catalogue import FEW, Card, register, variant
 from bagwise.methods.instance_kme import KERNELS, default_network, second_stage
 from bagwise.regressors import (
     AttentionRegressor,
@@ -79,6 +79,7 @@ register(
     Card(
         name="cluster",
         idea="Cluster all instances; a bag has one exemplar per cluster; regress on those of the most telling cluster.",
+        question=FEW,
         assumes="one kind of instance determines the target",
         cites="Wagstaff, Lane, Roper (2008)",
         cost="k-means on N instances, one ridge per cluster",
@@ -101,6 +102,7 @@ register(
     Card(
         name="salience",
         idea="Learn in turn the weights of each bag's instances, on the simplex, and a ridge on the weighted mean.",
+        question=FEW,
         assumes="the target is linear in some weighted combination of the instances",
         cites="Wagstaff, Lane (2007); Pappas, Popescu-Belis (2014)",
         cost="O(N d + B d²) a round",
@@ -114,6 +116,7 @@ register(
     Card(
         name="prime",
         idea="Choose of every bag the instance that is best predicted, refit on those, and repeat.",
+        question=FEW,
         assumes="one instance of every bag determines the target, linearly",
         cites="Ray and Page (2001)",
         cost="about 100 linear fits on B instances",
@@ -138,6 +141,7 @@ register(
     Card(
         name="pruning",
         idea="Fit all instances, drop from every bag those predicted farthest from its median, and repeat.",
+        question=FEW,
         assumes="most instances of a bag predict the target; the others are outliers",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="about 10 small networks on N instances",
@@ -157,6 +161,7 @@ register(
     Card(
         name="em",
         idea="Fit a mixture in which one instance of every bag makes the target, weighing instances by responsibility.",
+        question=FEW,
         assumes="a latent primary instance, likelier for some features than for others",
         cites="Wang, Lan, Vucetic (2012)",
         cost="about 15 small networks on N instances",
@@ -190,6 +195,7 @@ register(
     Card(
         name="bmir",
         idea="Draw the primary instance of every bag and the plane by Gibbs; a forest learns to tell it in new bags.",
+        question=FEW,
         assumes="one instance of every bag determines the target, linearly, and its features identify it",
         cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
         cost="1,500 sweeps of O(N d), and a forest on N instances",
@@ -210,6 +216,7 @@ register(
     Card(
         name="attention",
         idea="A network weights the instances of a bag, several times, sums them, and predicts from the sums.",
+        question=FEW,
         assumes="some instances matter more than others, and their features tell which",
         cites="Uriot (2019a); Vinyals, Bengio, Kudlur (2016); Ilse, Tomczak, Welling (2018)",
         cost="5 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
@@ -229,6 +236,7 @@ register(
     Card(
         name="instance-kme-attention",
         idea="instance-kme, with the instances of a bag weighed by an attention network that never saw its target.",
+        question=FEW,
         assumes="instances predict the target, and some are more reliable than others",
         cites="Uriot (2019), future work",
         cost="3 times instance-kme, and 2 attention networks per fold",

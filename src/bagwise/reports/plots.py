@@ -6,8 +6,6 @@ both, and the three of the series differ for the colour-blind.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from scipy.stats import binom
@@ -420,14 +418,3 @@ def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = Non
     middle = np.clip(latitude.mean(), -STEEPEST, STEEPEST)
     axis.set_aspect(1.0 / np.cos(np.radians(middle)))
     return quiet(axis, xlabel="longitude", ylabel="latitude", title="Where the bags are")
-
-
-def demo_picture(path: Path, bags, y, held_out, model) -> None:
-    """Draw held-out predictions against targets, and the learned function, side by side."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11, 4.6), layout="constrained")
-    scatter, curve = figure.subplots(1, 2)
-    predicted_against_true(scatter, y, held_out, target="aerosol optical depth")
-    learned_function(curve, model[-1], model[:1].transform(bags))
-    figure.savefig(path, dpi=130)

@@ -86,23 +86,23 @@ logger = logging.getLogger("bagwise")
 spent = {"compiling": 0.0}  # seconds so far, to take them off where a fit is timed
 
 
+@once
+def announce_compilation() -> None:
+    """Log a message, once per process, before kernels are compiled."""
+    cached = type(load_simd().train_epoch._cache).__name__ != "NullCache"
+    often = "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
+    logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", often)
+
+
 @contextmanager
 def announced():
-    """Log a message once if numba compiles something in this context, and add the time to ``spent``."""
+    """Announce it if numba compiles something in this context, and add the time to ``spent``."""
     started = time.perf_counter()
     from numba.core import event
 
     class Announce(event.Listener):
-        logged = False
-
         def on_start(self, _):
-            if not self.logged:
-                cached = type(load_simd().train_epoch._cache).__name__ != "NullCache"
-                often = (
-                    "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
-                )
-                logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", often)
-            self.logged = True
+            announce_compilation()
 
         def on_end(self, _):
             pass

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bagwise.bags.frames import as_list
+
 
 @dataclass(frozen=True)
 class Predicted:
@@ -16,7 +18,7 @@ class Predicted:
     rows: dict[str, list] | None = None
 
 
-def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
+def prediction_table(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
     """Return a row per bag: its id, prediction, interval if the model has one, quantiles, and the known target.
 
     The id and the target have the names of the user's table. With several targets, each has columns of its own, such as
@@ -25,19 +27,19 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
     from bagwise.io.table_output import own_name
 
     if len(quantiles) and hasattr(model, "target_names_"):
-        raise ValueError("--quantile needs a model of one target, and this one has several; fit one for that target")
+        raise ValueError("--quantile needs a model of one target, and this model has several. Fit one for that target.")
     if len(quantiles) and not hasattr(model, "predict_distribution"):
         raise ValueError(
-            "this model was fitted without intervals, so it has no quantiles; fit it without --no-intervals"
+            "The model was fitted without intervals, so it has no quantiles. Fit it without --no-intervals."
         )
     models = by_target(model)
-    lists = {f"{prefix}prediction": one.predict(bags).tolist() for prefix, one in models.items()}
-    for prefix, one in models.items():
-        if no_intervals(one, level) is None:
-            lower, upper = one.predict_interval(bags, level=level).T
+    lists = {f"{prefix}prediction": target_model.predict(bags).tolist() for prefix, target_model in models.items()}
+    for prefix, target_model in models.items():
+        if no_intervals(target_model, level) is None:
+            lower, upper = target_model.predict_interval(bags, level=level).T
             lists |= {f"{prefix}lower": lower.tolist(), f"{prefix}upper": upper.tolist()}
         elif level is not None:
-            raise ValueError("this model was fitted without intervals; fit it again, without --no-intervals")
+            raise ValueError("The model was fitted without intervals. Fit it again without --no-intervals.")
     if len(quantiles):
         values = model.predict_distribution(bags).quantile(list(quantiles))
         lists |= {f"q{p:g}": column.tolist() for p, column in zip(quantiles, values.T, strict=True)}
@@ -46,26 +48,26 @@ def predictions(model, bags, y=None, *, level: float | None = None, quantiles=()
     targets: dict[str, list] = {}
     if y is not None:
         columns = np.reshape(y, (len(bags), -1)).T.tolist()
-        for name, column in zip(column_names(bags.target_name) or ["target"], columns, strict=True):
+        for name, column in zip(as_list(bags.target_name or ()) or ["target"], columns, strict=True):
             head = own_name(name, "target", [bag, *lists, *targets])
             targets[head] = [None if np.isnan(value) else value for value in column]
     return {bag: list(map(plain, bags.ids))} | lists | targets
 
 
-def explained(model, bags) -> dict[str, np.ndarray]:
+def instance_table(model, bags) -> dict[str, np.ndarray]:
     """Return a row per instance with its part in the prediction; with several targets, in that of each."""
     from bagwise.explanations.explanation import SINGULAR, explain
 
-    if bags.id_name in SINGULAR.values():  # which this table uses for something else
+    if bags.id_name in SINGULAR.values():  # a name that this table uses for another column
         bags = bags._with(id_name=None)
     rows: dict[str, np.ndarray] = {}
-    for prefix, one in by_target(model).items():
-        columns = explain(one, bags).as_dict()
+    for prefix, target_model in by_target(model).items():
+        columns = explain(target_model, bags).as_dict()
         rows |= {prefix + SINGULAR[name] if name in SINGULAR else name: column for name, column in columns.items()}
     return rows
 
 
-def scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
+def prediction_scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
     """Return the errors against known targets, and the share of targets inside their intervals (``coverage``).
 
     A model of several targets has scores for the targets in ``names``, in any order.
@@ -75,20 +77,20 @@ def scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
 
     targets = getattr(model, "target_names_", None)
     if targets is None and y.ndim == 2:
-        raise ValueError(f"the model has one target, not {y.shape[1]}; name the one to compare it with: --target")
+        raise ValueError(f"The model has one target, not {y.shape[1]}. Name the one to compare it with: --target")
     unknown = [name for name in names if targets is not None and name not in targets]
-    if unknown:
-        raise ValueError(f"the model has no target {unknown[0]!r}; --target takes those it has: {', '.join(targets)}")
-    found, prefixes = {}, [""] if targets is None else [f"{name}_" for name in names or targets]
+    if targets is not None and unknown:
+        raise ValueError(f"The model has no target {unknown[0]!r}. --target takes those it has: {', '.join(targets)}")
+    errors_by_target, prefixes = {}, [""] if targets is None else [f"{name}_" for name in names or targets]
     for prefix, column in zip(prefixes, np.reshape(y, (len(y), -1)).T, strict=True):
-        known = ~np.isnan(column)
-        target, predicted = column[known], np.asarray(columns[f"{prefix}prediction"])[known]
+        has_target = ~np.isnan(column)
+        target, predicted = column[has_target], np.asarray(columns[f"{prefix}prediction"])[has_target]
         errors = {"rmse": rmse(target, predicted), "mae": mae(target, predicted)}
         if f"{prefix}lower" in columns:
             bounds = np.column_stack([columns[f"{prefix}lower"], columns[f"{prefix}upper"]])
-            errors["coverage"] = coverage(target, bounds[known])
-        found[prefix.removesuffix("_")] = errors
-    return found.get("", found)
+            errors["coverage"] = coverage(target, bounds[has_target])
+        errors_by_target[prefix.removesuffix("_")] = errors
+    return errors_by_target.get("", errors_by_target)
 
 
 def by_target(model) -> dict:
@@ -101,15 +103,10 @@ def by_target(model) -> dict:
 def no_intervals(model, level: float | None) -> str | None:
     """Return why predictions have no intervals; None if they have, or if a level was asked for."""
     if hasattr(model, "target_names_"):
-        return next(filter(None, (no_intervals(one, level) for one in model.estimators_)), None)
+        return next(filter(None, (no_intervals(estimator, level) for estimator in model.estimators_)), None)
     if not hasattr(model, "predict_interval"):
         return "the model was fitted without them"
     return model.lacking_ if level is None else None
-
-
-def column_names(names) -> list[str]:
-    """Return the names of one column, several or none as a list."""
-    return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
 def plain(value):
