@@ -1,6 +1,6 @@
-"""The API reference, written anew at every build: a page per task, in the order of the work, and one per public name.
+"""Write the API reference at each build: an index, a page per task in the order of the work, a page per public name.
 
-A name that `bagwise` itself has is written ``bagwise.name``, any other with its package.
+Names that `bagwise` itself has are written ``bagwise.name``, all others with their package.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import bagwise
 
-# Offered by a package for its neighbours and for tests: no part of the reference.
+# Names that packages export for other packages and for tests: not part of the reference.
 INTERNAL = (
     *("auto.Member", "auto.blend", "auto.blend_weights", "embeddings.mean_gram", "evaluation.Split"),
     *("evaluation.make_splits", "execution.Lost", "execution.executor_for", "kernels.squared_distances"),
@@ -28,7 +28,15 @@ def offered_by(package: str) -> tuple[str, ...]:
     )
 
 
-# Task -> what it is, and its names by heading. A test compares them with what the packages offer.
+# The names that most users need, with which the index begins.
+FIRST = (
+    *("load", "check_table", "from_arrays", "Bags"),
+    *("method", "auto.AutoRegressor", "Intervals"),
+    *("evaluate", "Validation", "learning_curve"),
+    *("explain", "importance", "novelty"),
+    *("save_model", "load_model"),
+)
+# Task -> a description, and its names by heading. A test compares them with what the packages export.
 TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "load": (
         "Bags and targets from tables, files, arrays and rasters.",
@@ -118,37 +126,44 @@ TASKS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         },
     ),
 }
-# What a method of an estimator does whose docstring would say no more.
+# Descriptions of estimator methods that have no docstring of their own.
 ESTIMATOR = {
-    "fit": "Learn from bags and their targets; ``sample_weight`` has one entry per bag. Returns the estimator.",
-    "predict": "One prediction per bag, in their order.",
-    "transform": "Pass bags on: as rows, one each, or as bags of other instances.",
-    "fit_transform": "``fit``, and what ``transform`` makes of the same bags; of predictions, those held out.",
+    "fit": "Learn from bags and their targets; ``sample_weight`` has one entry per bag. Return the estimator.",
+    "predict": "Return one prediction per bag, in the order of the bags.",
+    "transform": "Return one row per bag, or bags of other instances.",
+    "fit_transform": "Fit, and transform the same bags; predictions of instances are held out.",
 }
 HEAD = """API
 ===
 
-Every public name, by task: **Load**, **Fit**, **Evaluate**, **Explain**, **Save**, **Extend**.
-What :mod:`bagwise` offers directly is written ``bw.name`` in these pages, after ``import bagwise as bw``.
+Most programs need only these {first} names, after ``import bagwise as bw``:
+
+{table}
+All public names, by task
+-------------------------
 
 .. toctree::
    :hidden:
+
+{tree}
 
 """
 
 
 def offered() -> list[str]:
-    """Every class and function that `bagwise` or one of its packages offers, without the leading ``bagwise.``."""
+    """Return all classes and functions that `bagwise` or its packages export, without the leading ``bagwise.``."""
     folder = Path(bagwise.__file__).parent
     packages = sorted(path.parent.name for path in folder.glob("*/__init__.py") if path.parent.name != "cli")
-    found = [*bagwise.__all__]
+    public = [*bagwise.__all__]
     for module in ("plots", "geo"):
-        found += [f"{module}.{name}" for name in getattr(bagwise, module).__all__]
+        public += [f"{module}.{name}" for name in getattr(bagwise, module).__all__]
     for package in packages:
         module = import_module(f"bagwise.{package}")
-        there = {name: getattr(module, name) for name in getattr(module, "__all__", []) if name not in bagwise.__all__}
-        found += [f"{package}.{name}" for name, value in there.items() if isclass(value) or isroutine(value)]
-    return [name for name in found if name != "datasets"]
+        objects = {
+            name: getattr(module, name) for name in getattr(module, "__all__", []) if name not in bagwise.__all__
+        }
+        public += [f"{package}.{name}" for name, value in objects.items() if isclass(value) or isroutine(value)]
+    return [name for name in public if name != "datasets"]
 
 
 def names(task: str) -> list[str]:
@@ -156,30 +171,38 @@ def names(task: str) -> list[str]:
 
 
 def full_name(name: str) -> str:
-    """As Sphinx finds it: ``bw.plots`` and ``bw.geo`` are modules of packages."""
+    """Return the name by which Sphinx imports it: ``bw.plots`` and ``bw.geo`` are modules of packages."""
     return "bagwise." + name.replace("plots.", "reports.plots.").replace("geo.", "io.geo.")
 
 
 def summary(task: str) -> str:
-    """A task in the index: what it is, and the names in it."""
+    """Return the entry of a task in the index: its description and its names."""
     linked = " ".join(f":py:obj:`~{full_name(name)}`" for name in names(task))
     return f":ref:`{task.capitalize()} <api-{task}>`\n   {TASKS[task][0]}\n\n   {linked}"
 
 
+def table(listed: tuple[str, ...], toctree: str = "") -> str:
+    """Return a table with a line per name; ``toctree`` makes a page per name as well."""
+    options = [f"   :toctree: {toctree}"] if toctree else []
+    return "\n".join(
+        [".. autosummary::", *options, "   :nosignatures:", "", *(f"   {full_name(n)}" for n in listed), ""]
+    )
+
+
 def page(task: str) -> str:
-    """A task's own page: a line on every name."""
+    """Return the page of a task: a table per heading."""
     about, groups = TASKS[task]
     lines = [f".. _api-{task}:", "", task.capitalize(), "=" * len(task), "", about, ""]
     for heading, group in groups.items():
-        lines += [heading, "-" * len(heading), "", ".. autosummary::", "   :toctree: .", "   :nosignatures:", ""]
-        lines += [*(f"   {full_name(name)}" for name in group), ""]
+        lines += [heading, "-" * len(heading), "", table(group, toctree=".")]
     return "\n".join(lines)
 
 
 def pages() -> dict[str, str]:
-    """File -> text."""
+    """Return file -> text."""
     tree = "\n".join(f"   {task}" for task in TASKS)
-    index = "\n\n".join([HEAD + tree, *map(summary, TASKS), ""])
+    head = HEAD.format(first=len(FIRST), table=table(FIRST), tree=tree)
+    index = "\n\n".join([head, *map(summary, TASKS), ""])
     return {"index": index, **{task: page(task) for task in TASKS}}
 
 
@@ -191,14 +214,14 @@ def write(app, config) -> None:
 
 
 def skip(app, what, name, member, skip, options):
-    """The metadata requests that scikit-learn adds to every estimator are no part of ours; ``fit`` always is."""
+    """Leave out the metadata requests that scikit-learn adds to each estimator; keep ``fit``."""
     if name in ESTIMATOR and isroutine(member):
         return False
     return True if name.startswith("set_") and name.endswith("_request") else None
 
 
 def describe(app, what, name, member, options, lines) -> None:
-    """The usual words for a method of an estimator without a docstring."""
+    """Describe estimator methods without a docstring."""
     text = ESTIMATOR.get(name.rpartition(".")[2])
     if what == "method" and text and not any(lines):
         lines[:] = [text, ""]

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 import bagwise as bw
 from bagwise.cli import app
-from bagwise.io.atomic_files import refuse_unwritable, replace_file
+from bagwise.io.atomic_files import new_folder, refuse_unwritable, replace_file
 from bagwise.io.table_output import write_table
 from bagwise.model_files.store import Store, write_sealed
 from bagwise.reports.html_reports import write_page
@@ -117,6 +117,20 @@ def test_nothing_is_made_where_there_is_no_folder(tmp_path):
     with pytest.raises(FileNotFoundError, match=f"there is no folder {tmp_path}/no to write model.bagwise to"):
         bw.save_model(MODEL, tmp_path / "no" / "model.bagwise")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_folder_takes_the_place_of_an_empty_one_on_windows(tmp_path, monkeypatch):
+    replace = Path.replace
+
+    def replace_as_on_windows(path, target):
+        if Path(target).is_dir():
+            raise PermissionError(errno.EACCES, "Access is denied", str(target))
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", replace_as_on_windows)
+    (tmp_path / "parts").mkdir()
+    new_folder(tmp_path / "parts", lambda path: (path / "part-0.txt").write_text("whole"))
+    assert [path.name for path in tmp_path.rglob("*")] == ["parts", "part-0.txt"]
 
 
 def test_permissions_and_links_are_kept(tmp_path):

@@ -52,6 +52,8 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
     temporary.mkdir()
     try:
         write(temporary)
+        if place.exists():  # an empty folder, which Windows does not replace
+            place.rmdir()
         temporary.replace(place)
     except OSError as error:
         if error.errno is None:  # its text is all there is
