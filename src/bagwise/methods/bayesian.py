@@ -68,8 +68,8 @@ PRIORS = {
 
 def _priors(factory, *names) -> dict:
     """Return a preset per prior: the first is the default, the others have the name of the prior."""
-    found = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
-    return {"default": found.pop(names[0]), **found}
+    presets = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
+    return {"default": presets.pop(names[0]), **presets}
 
 
 register(

@@ -33,18 +33,29 @@ class Card:
 
     Attributes
     ----------
-    name : the name passed to `bagwise.method`
-    idea : one sentence that explains the method
-    assumes : the assumption about the instances of a bag
-    cites : the source
-    cost : how run time grows with N instances, B bags and d features
-    presets : for each name a function (random_state, n_jobs) -> unfitted estimator; the first is the default
-    question : what the method is chosen for, one of ``QUESTIONS``
-    search_space : values to try for each parameter; `evaluate` does not search a parameter that a preset sets
-    searched : presets whose own values are only starting points, and are searched as well
-    gives : what the last step offers besides ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
-        (``instance_weights(bags)``), "contributions" (``contributions(bags)``)
-    gpu : whether it uses a GPU if there is one
+    name : str
+        The name passed to `bagwise.method`.
+    idea : str
+        One sentence that explains the method.
+    assumes : str
+        The assumption about the instances of a bag.
+    cites : str
+        The source.
+    cost : str
+        How run time grows with N instances, B bags and d features.
+    presets : dict of str to function
+        Functions (random_state, n_jobs) -> unfitted estimator; the first is the default.
+    question : str
+        What the method is chosen for, one of ``QUESTIONS``.
+    search_space : dict of str to list
+        Values to try for each parameter; `evaluate` does not search a parameter that a preset sets.
+    searched : tuple of str
+        Presets whose values are only starting points, and are searched as well.
+    gives : tuple of str
+        What the last step offers besides ``predict``: "std" (``predict(bags, return_std=True)``), "weights"
+        (``instance_weights(bags)``), "contributions" (``contributions(bags)``).
+    gpu : bool
+        Whether it uses a GPU if there is one.
     """
 
     name: str
@@ -95,6 +106,10 @@ def method_card(name: str) -> Card:
     name : str
         One of `method_names()`.
 
+    Returns
+    -------
+    Card
+
     Examples
     --------
     >>> import bagwise as bw
@@ -114,7 +129,7 @@ def _closest(name: str) -> str | None:
     if close:
         return close[0]
     words = re.split(r"[\W_]+", name.lower())
-    named = (f"{one}:{preset}" for one, card in CATALOGUE.items() for preset in card.presets if preset in words)
+    named = (f"{other}:{preset}" for other, card in CATALOGUE.items() for preset in card.presets if preset in words)
     return next(named, None)
 
 
@@ -127,14 +142,14 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     >>> [(card.name, preset) for card, preset in map(find, ["statistics", "statistics:linear"])]
     [('statistics', 'default'), ('statistics', 'linear')]
     """
-    name, _, said = text.partition(":") if isinstance(text, str) else (text, "", "")
-    found = method_card(name)
-    if said and preset not in (None, said):
+    name, _, suffix = text.partition(":") if isinstance(text, str) else (text, "", "")
+    card = method_card(name)
+    if suffix and preset not in (None, suffix):
         raise ValueError(f"{text!r} names a preset, and preset={preset!r} is another; give one of them")
-    preset = preset or said or found.preset_names[0]
-    if preset not in found.presets:
-        raise ValueError(f"{name} has no preset {preset!r}; it has {', '.join(map(repr, found.presets))}")
-    return found, preset
+    preset = preset or suffix or card.preset_names[0]
+    if preset not in card.presets:
+        raise ValueError(f"{name} has no preset {preset!r}; it has {', '.join(map(repr, card.presets))}")
+    return card, preset
 
 
 def method(
@@ -153,12 +168,17 @@ def method(
         One of `method_names()`, or "name:preset".
     preset : str, optional
         A variant of the method, such as "paper" for "instance-kme"; by default the first of its card.
-    random_state : int
+    random_state : int, default=0
         The same seed gives the same answer on the same kind of CPU, whatever ``n_jobs``.
     n_jobs : int, optional
         Number of cores to use; -1 for all.
     **options
         Parameters of the estimator, such as ``method("auto", time_budget=60)``.
+
+    Returns
+    -------
+    estimator
+        A bag regressor, often a `BagPipeline`.
 
     Examples
     --------
@@ -168,16 +188,20 @@ def method(
     >>> model.predict(bags).shape
     (30,)
     """
-    found, preset = find(name, preset)
-    estimator = found.presets[preset](random_state=random_state, n_jobs=n_jobs)
+    card, preset = find(name, preset)
+    estimator = card.presets[preset](random_state=random_state, n_jobs=n_jobs)
     if options:
         estimator.set_params(**options)
-    estimator._method_name = found.name if preset == found.preset_names[0] else f"{found.name}:{preset}"
+    estimator._method_name = card.name if preset == card.preset_names[0] else f"{card.name}:{preset}"
     return estimator
 
 
 def method_names() -> list[str]:
     """Return the names of all methods.
+
+    Returns
+    -------
+    list of str
 
     Examples
     --------
@@ -218,7 +242,7 @@ class NamedMethod:
     @staticmethod
     def refuse_twins(methods: list[NamedMethod], noun: str) -> None:
         """Raise an error if two methods have the same name."""
-        names = [one.name for one in methods]
+        names = [entry.name for entry in methods]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"two {noun}s are called {twice[0]!r}; give each its own name: (name, estimator)")

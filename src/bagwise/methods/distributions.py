@@ -149,7 +149,7 @@ register(
             "default": quantile,
             "linear": variant("Ridge on the quantiles themselves.", quantile, second=[k.Linear()]),
         },
-        search_space={"head__embedding__embedding__n": [20, 100]},
+        search_space={"head__embedding__embedding__quantiles": [20, 100]},
     ),
     Card(
         name="sliced-wasserstein",

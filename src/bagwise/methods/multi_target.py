@@ -1,4 +1,4 @@
-"""`MultiTarget`: one model per target."""
+"""One model per target."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Attributes
     ----------
-    estimators_ : list of fitted estimators, one per target
+    estimators_ : list of bag regressors
+        One fitted estimator per target.
     target_names_ : list of str
-        The columns of a data frame, the columns that `load` was asked for, or "target 1", "target 2", ...
+        The columns of a data frame, the target columns of `load`, or "target 1", "target 2", ...
 
     Examples
     --------
@@ -51,17 +52,29 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         self.estimator = estimator
 
     def fit(self, bags, y, sample_weight=None) -> MultiTarget:
-        """Fit a model to each column of ``y``, an array or data frame of shape (bags, targets); NaN is missing."""
+        """Fit a model to each target.
+
+        Parameters
+        ----------
+        bags : Bags, or list of 2-D arrays or data frames
+            Training bags.
+        y : array or data frame of shape (n_bags, n_targets)
+            Targets; NaN is missing. Rows of a data frame are aligned by bag id.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weight of each bag; equal by default.
+
+        Returns
+        -------
+        self
+        """
         bags = check_bags(bags, **EVERYTHING)
         columns, self.target_names_ = _as_targets(y, bags)
         weights = check_weights(sample_weight, bags)
         self.estimators_ = []
         for name, column in zip(self.target_names_, columns.T, strict=True):
-            known = ~np.isnan(column)
-            some = bags if known.all() else bags[known]
-            options = {} if weights is None else {"sample_weight": weights[known]}
             model = method(self.estimator) if isinstance(self.estimator, str) else clone(self.estimator)
-            self.estimators_.append(with_own_folder(model, name).fit(some, column[known], **options))
+            bags_of_target, *arguments = _with_target(bags, column, weights)
+            self.estimators_.append(with_own_folder(model, name).fit(bags_of_target, *arguments))
         remember_columns(self, bags)
         return self
 
@@ -75,10 +88,12 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        bags : Bags
-        y : array or data frame (bags, targets)
-            NaN is missing.
-        sample_weight : one number per bag, optional
+        bags : Bags, or list of 2-D arrays or data frames
+            Bags to predict.
+        y : array or data frame of shape (n_bags, n_targets)
+            True targets; NaN is missing.
+        sample_weight : array-like of shape (n_bags,), optional
+            Weight of each bag; equal by default.
 
         Returns
         -------
@@ -91,12 +106,8 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
                 "y", f"y has {len(names)} targets, the model {len(self.estimators_)}; give the same columns"
             )
         weights = check_weights(sample_weight, bags)
-        scores = []
-        for model, column in zip(self.estimators_, columns.T, strict=True):
-            known = ~np.isnan(column)
-            some = bags if known.all() else bags[known]
-            scores.append(model.score(some, column[known], None if weights is None else weights[known]))
-        return float(np.mean(scores))
+        pairs = zip(self.estimators_, columns.T, strict=True)
+        return float(np.mean([model.score(*_with_target(bags, column, weights)) for model, column in pairs]))
 
     @available_if(lambda self: hasattr(self.estimator, "predict_interval"))
     def predict_interval(self, bags, *, level: float | None = None) -> np.ndarray:
@@ -106,10 +117,17 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
 
 
 def with_own_folder(estimator, name: str):
-    """Return the estimator with a work folder of its own for this target, if it has a work folder."""
+    """Return the estimator with a separate work folder for this target, if it has a work folder."""
     works = {key: work for key, work in estimator.get_params().items() if key.split("__")[-1] == "work" and work}
-    own = quote(name, safe=" ")
-    return estimator.set_params(**{key: os.path.join(work, own) for key, work in works.items()})
+    folder = quote(name, safe=" ")
+    return estimator.set_params(**{key: os.path.join(work, folder) for key, work in works.items()})
+
+
+def _with_target(bags: Bags, column: np.ndarray, weights) -> tuple:
+    """Return the bags that have this target, the target, and their weights."""
+    has_target = ~np.isnan(column)
+    chosen = bags if has_target.all() else bags[has_target]
+    return chosen, column[has_target], None if weights is None else weights[has_target]
 
 
 def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
@@ -118,7 +136,7 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
         names = [str(name) for name in y.columns]
         columns = [_column(y[name], bags, name) for name in y.columns]
     else:
-        y, given = unframe(y, "y")
+        y, headers = unframe(y, "y")
         y = unmask(y)
         if y.ndim != 2 or y.dtype.kind not in "fiub":
             raise ParameterError(
@@ -126,9 +144,9 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
                 f"y must be numbers of shape (bags, targets), not {y.dtype} of shape {y.shape}; one target needs no "
                 "MultiTarget",
             )
-        known = list(bags.target_name) if isinstance(bags.target_name, tuple) else []
-        known = known if len(known) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
-        names = [str(name) for name in given or known]
+        loaded = list(bags.target_name) if isinstance(bags.target_name, tuple) else []
+        default = loaded if len(loaded) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
+        names = [str(name) for name in headers or default]
         columns = [_column(column, bags, name) for name, column in zip(names, y.T, strict=True)]
     y = np.column_stack(columns)
     unknown = np.isnan(y).all(axis=1)

@@ -92,8 +92,8 @@ def _with_frame(predict, heads: tuple[str, ...]):
     parameters = signature(predict).parameters
     option = Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool")
     last = [parameter for parameter in parameters.values() if parameter.kind is Parameter.VAR_KEYWORD]
-    others = [parameter for parameter in parameters.values() if parameter not in last]
-    with_frame.__signature__ = signature(predict).replace(parameters=[*others, option, *last])
+    first = [parameter for parameter in parameters.values() if parameter not in last]
+    with_frame.__signature__ = signature(predict).replace(parameters=[*first, option, *last])
     return with_frame
 
 

@@ -15,47 +15,22 @@ from bagwise.bags.segments import segment_sum
 SLACK = 0.5  # how far predictions may lie outside the training targets, as a share of their range
 
 
-def target_limits(y: np.ndarray, sample_weight: np.ndarray | None = None, *, slack: float = SLACK) -> np.ndarray:
-    """Return the lowest and the highest prediction: the range of the targets, widened on each side.
-
-    Parameters
-    ----------
-    y : array of shape (n_bags,)
-        The training targets.
-    sample_weight : array of shape (n_bags,), optional
-        Bags of weight zero are ignored.
-    slack : float, default 0.5
-        The widening on each side, as a share of the range.
-
-    Returns
-    -------
-    array of two numbers
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.regressors.target_limits import target_limits
-    >>> target_limits(np.array([1.0, 3.0, 9.0]), np.array([1.0, 2.0, 0.0])).tolist()
-    [0.0, 4.0]
-    """
-    y = np.asarray(y, dtype=np.float64) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
-    low, high = y.min(), y.max()
-    return np.array([low - slack * (high - low), high + slack * (high - low)])
-
-
 class TargetLimits:
-    """Mixin of bag regressors whose predictions stay within `target_limits` of the training targets.
+    """Mixin of regressors whose predictions stay within the range of the training targets, widened on each side.
 
-    A regressor with a parameter ``slack`` decides how far they may lie outside; None means anywhere.
+    The widening is a share of the range, the parameter ``slack`` of the regressor if it has one; None is no limit.
     """
 
     def remember_targets(self, y: np.ndarray, sample_weight: np.ndarray | None = None) -> None:
-        """Store the limits as ``target_limits_``."""
+        """Store the limits as ``target_limits_``; bags of weight zero are ignored."""
         slack = getattr(self, "slack", SLACK)
-        self.target_limits_ = None if slack is None else target_limits(y, sample_weight, slack=slack)
+        y = np.asarray(y) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
+        low, high = float(y.min()), float(y.max())
+        widening = 0.0 if slack is None else slack * (high - low)
+        self.target_limits_ = None if slack is None else np.array([low - widening, high + widening])
 
     def within_limits(self, predictions: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return the predictions, those outside the limits moved to the nearest one.
+        """Clip predictions to the limits.
 
         ``scale`` multiplies the limits: the exposure of each bag, for targets that are sums.
         """
@@ -63,10 +38,10 @@ class TargetLimits:
         return predictions if limits is None else np.clip(predictions, limits[0] * scale, limits[1] * scale)
 
     def limited_contributions(self, parts: np.ndarray, bags: Bags, scale: np.ndarray | float = 1.0) -> np.ndarray:
-        """Return contributions that sum to the limited prediction; the instances of a bag share what is cut off."""
+        """Return contributions that sum to the limited prediction; the instances of a bag share the difference."""
         total = segment_sum(parts, bags.offsets)
-        cut = self.within_limits(total, scale) - total
-        return parts + bags.expand(cut) * bags.shares() if cut.any() else parts
+        excess = self.within_limits(total, scale) - total
+        return parts + bags.expand(excess) * bags.shares() if excess.any() else parts
 
 
 def without_limits(model):

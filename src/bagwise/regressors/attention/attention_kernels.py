@@ -390,12 +390,12 @@ def loss_slope(values, share, starts, scale, targets, blend, pooling):
 @part
 def adam(w, g, m, v, rate, decay, steps):
     """Make a step of Adam with decoupled weight decay along the gradient, then set the gradient to zero."""
-    kept = np.float32(1 - rate * decay)
+    remaining = np.float32(1 - rate * decay)
     step, share = np.float32(rate / (1 - 0.9**steps)), np.float32(1 / (1 - 0.999**steps))
     for i in range(w.size):
         m[i] = flushed(np.float32(0.9) * m[i] + np.float32(0.1) * g[i])
         v[i] = flushed(np.float32(0.999) * v[i] + np.float32(0.001) * g[i] * g[i])
-        w[i] = kept * w[i] - step * m[i] / (np.sqrt(v[i] * share) + np.float32(1e-8))
+        w[i] = remaining * w[i] - step * m[i] / (np.sqrt(v[i] * share) + np.float32(1e-8))
         g[i] = 0
 
 

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags import Bags, remember_columns
+from bagwise.bags import Bags
 from bagwise.bags.checks import check_options
 from bagwise.bags.segments import row_blocks, segment_sum
 from bagwise.bags.validation import Parameter, ParameterError, name_bags, warn_user
@@ -233,9 +233,10 @@ class AggregateGP(ExposureMixin, BagRegressor):
         self.remember_targets(rates, weight)
         chosen = _searched_bags(bags) if len(self.settings()) > 1 else np.arange(len(bags))
         problem = bags[chosen], rates[chosen], total[chosen], weight[chosen]
-        tried = [(setting, LaplaceFit(mean.features_, self.likelihood)) for setting, mean in self._embeddings(bags)]
-        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit)(*problem, tolerance=ROUGH) for _, fit in tried)
-        self.search_ = [(setting, fit.log_evidence) for (setting, _), fit in zip(tried, fits, strict=True)]
+        settings, embeddings = zip(*self._embeddings(bags), strict=True)
+        jobs = (delayed(LaplaceFit(mean.features_, self.likelihood))(*problem, tolerance=ROUGH) for mean in embeddings)
+        fits = Parallel(n_jobs=self.n_jobs)(jobs)
+        self.search_ = [(setting, fit.log_evidence) for setting, fit in zip(settings, fits, strict=True)]
         best = int(np.argmax([score for _, score in self.search_]))
         fit = fits[best](bags, rates, total, weight)
         self.setting_, self.features_, self.posterior_ = self.search_[best][0], fit.features, fit.posterior
@@ -274,19 +275,18 @@ class AggregateGP(ExposureMixin, BagRegressor):
         return FeatureMean(clone(default if self.features is None else self.features).set_params(**setting))
 
     def _embeddings(self, bags: Bags) -> list[tuple[dict, FeatureMean]]:
-        """Return each setting with the mean of its fitted features."""
+        """Return each setting with the mean of its fitted features; settings share the sampled rows."""
         fitted, sample = [], None
         for setting in self.settings():
             embedding = self.embedding_for(setting)
             features = embedding.fresh_features()
-            if sample is not None and features.sampling() == sample[0]:  # the same rows, looked up once
+            if sample is not None and features.sampling() == sample[0]:
                 embedding.features_ = features.fit_moments(*sample[1:])
             else:
                 embedding.features_ = features.fit(bags.instances)
                 if hasattr(features, "fit_moments"):
                     rows = bags.instances[sample_rows(bags.instances, *features.sampling())]
                     sample = features.sampling(), features.mean_, features.scale_, rows
-            remember_columns(embedding, bags)
             fitted.append((setting, embedding))
         return fitted
 

@@ -20,13 +20,7 @@ from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, sma
 from bagwise.regressors.pipeline import BagRegressor
 from bagwise.regressors.target_limits import SLACK
 
-
-@dataclass(frozen=True)
-class Prior:
-    """Prior s² ~ IG(shape, rate) and b ~ N(0, n I) for n bags, in units of standardised targets."""
-
-    shape: float = 0.1
-    rate: float = 0.001
+SHAPE, RATE = 0.1, 0.001  # of the prior s² ~ IG(shape, rate), in units of standardised targets
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Posterior:
     inclusion: np.ndarray
 
 
-def sample(design, offsets, y, w, start, prior: Prior, draws: int, burn_in: int, random) -> Posterior:
+def sample(design, offsets, y, w, start, draws: int, burn_in: int, random) -> Posterior:
     """Draw δ | b, s², then b | δ, s², then s² | δ, b from ``start`` = (b, s²); the first ``burn_in`` are discarded."""
     sizes = np.diff(offsets)
     y_rows, w_rows = np.repeat(y, sizes), np.repeat(w, sizes)
@@ -49,7 +43,7 @@ def sample(design, offsets, y, w, start, prior: Prior, draws: int, burn_in: int,
         chances = primary_chances(w_rows * (y_rows - design @ b) ** 2, variance, offsets)
         primary = design[draw_primary(chances, offsets, random)]
         b = draw_coefficients(primary, y, w, variance, random)
-        variance = draw_variance(w @ (y - primary @ b) ** 2, np.count_nonzero(w), prior, random)
+        variance = draw_variance(w @ (y - primary @ b) ** 2, np.count_nonzero(w), random)
         if sweep >= 0:
             coefficients[sweep], variances[sweep] = b, variance
             inclusion += chances
@@ -82,9 +76,9 @@ def draw_coefficients(Z, y, w, variance: float, random) -> np.ndarray:
     return mean + np.linalg.solve(root.T, random.normal(size=len(mean)))
 
 
-def draw_variance(squares: float, n: int, prior: Prior, random) -> float:
+def draw_variance(squares: float, n: int, random) -> float:
     """Draw s² | δ, b ~ IG(shape + n/2, rate + Σ w (y - xᵀb)² / 2)."""
-    return float((prior.rate + squares / 2) / random.gamma(prior.shape + n / 2))
+    return float((RATE + squares / 2) / random.gamma(SHAPE + n / 2))
 
 
 SUREST = 0.999  # the odds of the selector lie between 1 : 999 and 999 : 1; a forest is no surer than that
@@ -233,7 +227,7 @@ class BayesianPrime(BagRegressor):
         start = plane, max(prime.scale_**2 * float(prime.objective_.min()), SMALLEST_VARIANCE)
         random = np.random.default_rng(self.random_state)
         data = _design(task.bags), task.bags.offsets, task.y, weights
-        return sample(*data, start, Prior(), self.draws, self.burn_in, random)
+        return sample(*data, start, self.draws, self.burn_in, random)
 
     def _fit_selector(self, task: Task, inclusion: np.ndarray):
         """Fit τ(x): the share of primary instances at x, where a bag has one primary and one other in total."""
