@@ -80,31 +80,31 @@ def test_rows_without_a_file_and_files_without_a_row(tmp_path, arrays, clinical)
         bw.from_folder(folder, clinical.assign(slide=list("abcde")), **how, unmatched="drop")
 
 
-def test_every_misuse_names_the_way_out(tmp_path, arrays, clinical):
-    folder, how = write(tmp_path / "slides", arrays, ".npz"), {"bag": "slide", "array": "features"}
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
-        bw.from_folder(tmp_path / "none")
+ARRAY = {"bag": "slide", "array": "features"}
+
+
+@pytest.mark.parametrize(
+    ("folder", "table", "options", "error", "match"),
+    [
+        ("none", None, {}, FileNotFoundError, "there is no folder"),
+        ("empty", None, {}, ValueError, r"holds no file of arrays; a bag is a file that ends in \.npy, \.npz"),
+        ("slides", None, {}, ValueError, r"S0\.npz holds several arrays; choose one by array=: features, coords"),
+        ("slides", None, {"array": "tiles"}, ValueError, r"S0\.npz holds no array 'tiles'; choose one by array="),
+        ("slides", "clinical", {}, ValueError, "bag= is needed: the column of the table that names the files"),
+        ("slides", None, {"target": "grade"}, ValueError, "target names a column of the table; give the table"),
+        ("slides", "clinical", {"bag": "slides"}, ValueError, r"no column 'slides' \(did you mean 'slide'\?\)"),
+        ("slides", "twice", ARRAY, ValueError, "'S3' appears twice in column 'slide'; the table needs a row per bag"),
+        ("slides", "clinical", ARRAY | {"unmatched": "keep"}, ValueError, "unmatched must be 'refuse' or 'drop'"),
+        ("slides", "clinical", ARRAY | {"missing": "drop"}, ValueError, "missing must be 'refuse', 'impute' or 'keep'"),
+        ("slides", "archive", ARRAY, ValueError, r"S0\.npz is not a table; give a \.csv"),
+    ],
+)
+def test_misuse_names_the_way_out(tmp_path, arrays, clinical, folder, table, options, error, match):
+    slides = write(tmp_path / "slides", arrays, ".npz")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ValueError, match=r"holds no file of arrays; a bag is a file that ends in \.npy, \.npz"):
-        bw.from_folder(tmp_path / "empty")
-    with pytest.raises(ValueError, match=r"S0\.npz holds several arrays; choose one by array=: features, coords"):
-        bw.from_folder(folder)
-    with pytest.raises(ValueError, match=r"S0\.npz holds no array 'tiles'; choose one by array=: features, coords"):
-        bw.from_folder(folder, array="tiles")
-    with pytest.raises(ValueError, match="bag= is needed: the column of the table that names the files"):
-        bw.from_folder(folder, clinical)
-    with pytest.raises(ValueError, match="target names a column of the table; give the table, or leave it out"):
-        bw.from_folder(folder, target="grade")
-    with pytest.raises(ValueError, match=r"there is no column 'slides' \(did you mean 'slide'\?\)"):
-        bw.from_folder(folder, clinical, bag="slides")
-    with pytest.raises(ValueError, match="'S3' appears twice in column 'slide'; the table needs a row per bag"):
-        bw.from_folder(folder, pd.concat([clinical, clinical[:1]]), **how)
-    with pytest.raises(ValueError, match="unmatched must be 'refuse' or 'drop', not 'keep'"):
-        bw.from_folder(folder, clinical, **how, unmatched="keep")
-    with pytest.raises(ValueError, match="missing must be 'refuse', 'impute' or 'keep', not 'drop-instances'"):
-        bw.from_folder(folder, clinical, **how, missing="drop-instances")
-    with pytest.raises(ValueError, match=r"S0\.npz is not a table; give a \.csv"):
-        bw.from_folder(folder, folder / "S0.npz", **how)
+    tables = {"clinical": clinical, "twice": pd.concat([clinical, clinical[:1]]), "archive": slides / "S0.npz"}
+    with pytest.raises(error, match=match):
+        bw.from_folder(tmp_path / folder, tables.get(table), **options)
 
 
 def test_files_that_are_no_bags_are_named(tmp_path, arrays):

@@ -54,12 +54,14 @@ def test_booleans_are_numbers():
 
 
 @pytest.mark.parametrize("as_frame", [lambda frame: frame, pl.from_pandas])
-def test_decimal_commas_are_read(as_frame, tmp_path):
+def test_decimal_commas_are_read_with_gaps_and_without(as_frame):
     frame = field()
-    written = frame.assign(red=[f"{value}".replace(".", ",") for value in frame["red"]])
-    expected, _ = bw.load(frame, bag="plot", target="yield")
-    bags, _ = bw.load(as_frame(written), bag="plot", target="yield", decimal=",")
-    np.testing.assert_array_equal(bags.instances, expected.instances)
+    texts, expected = [f"{value}".replace(".", ",") for value in frame["red"]], frame["red"].to_numpy().copy()
+    for gaps in ([], [3, 5]):
+        for row, text in zip(gaps, ("", "NA"), strict=False):
+            texts[row], expected[row] = text, np.nan
+        bags, _ = bw.load(as_frame(frame.assign(red=texts)), bag="plot", target="yield", decimal=",", missing="keep")
+        np.testing.assert_array_equal(bags.instances[:, 0], expected[bags.kept["row"]])
 
 
 def test_a_csv_of_a_spreadsheet_with_decimal_commas(tmp_path):
@@ -129,14 +131,3 @@ def test_check_counts_what_remains():
     bags, _ = bw.load(frame.dropna(), bag="plot", target="yield")
     assert found.rows == 45 and found.sizes == (bags.sizes.min(), np.median(bags.sizes), bags.sizes.max())
     assert "3 of 48 rows, in 3 bags, have missing values and are dropped" in [one.text for one in found.findings]
-
-
-@pytest.mark.parametrize("as_frame", [lambda frame: frame, pl.from_pandas])
-def test_decimal_commas_with_gaps_are_read(as_frame):
-    frame = field()
-    texts = [f"{value}".replace(".", ",") for value in frame["red"]]
-    texts[3], texts[5] = "", "NA"
-    bags, _ = bw.load(as_frame(frame.assign(red=texts)), bag="plot", target="yield", decimal=",", missing="keep")
-    expected = frame["red"].to_numpy().copy()
-    expected[[3, 5]] = np.nan
-    np.testing.assert_array_equal(bags.instances[:, 0], expected[bags.kept["row"]])

@@ -254,11 +254,6 @@ def holes(build):
     return build({"site": ["a", "b", "a", "b", "c"], "x": [1.0, NAN, 3.0, 4.0, 5.0], "z": [1, 2, None, 4, 5]})
 
 
-def test_missing_refused(holes):
-    with pytest.raises(ValueError, match=r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"):
-        load(holes, bag="site")
-
-
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_missing_dropped(holes):
     bags, _ = load(holes, bag="site", missing="drop-instances")
@@ -279,12 +274,6 @@ def test_infinite_values_are_dropped_or_refused(build):
         with pytest.raises(ValueError, match="bag 'a' has infinite feature values"):
             load(frame, bag="site", missing=missing)
     assert load(frame, bag="site", missing="drop-instances")[0].instances.ravel().tolist() == [1, 3]
-
-
-def test_a_bag_left_with_nothing_is_named(build):
-    frame = build({"site": ["a", "b", "c", "d", "a"], "x": [1.0, NAN, None, INF, NAN]})
-    with pytest.raises(ValueError, match=r"bag 'b' \(and 2 others\) has no finite instance; every bag needs one; drop"):
-        load(frame, bag="site", missing="drop-instances")
 
 
 def test_nullable_types_of_pandas():
@@ -351,10 +340,32 @@ def test_no_rows(build):
         load(frame[:0] if not isinstance(frame, pa.Table) else frame.slice(0, 0), bag="site")
 
 
-@pytest.mark.parametrize("ids", [["a", None, "b", None], ["a", "", "b", ""], [1, None, 2, None], [1.5, NAN, 2.5, NAN]])
-def test_rows_without_a_bag(build, ids):
-    with pytest.raises(ValueError, match=r"2 of 4 rows have no bag id \(the first is row 1, .*column 'site'"):
-        load(build({"site": ids, "x": [1.0, 2.0, 3.0, 4.0]}), bag="site")
+@pytest.mark.parametrize(
+    ("columns", "options", "match"),
+    [
+        ({"site": ["a", None, "b", None]}, {}, r"2 of 4 rows have no bag id \(the first is row 1, .*column 'site'"),
+        ({"site": ["a", "", "b", ""]}, {}, "2 of 4 rows have no bag id"),
+        ({"site": [1, None, 2, None]}, {}, "2 of 4 rows have no bag id"),
+        ({"site": [1.5, NAN, 2.5, NAN]}, {}, "2 of 4 rows have no bag id"),
+        ({"y": [1.0, 2.0, 1.0, 2.25]}, {"target": "y"}, r"bag 'b' has more than one target .* 'y' \(2.0 and 2.25\)"),
+        ({"y": [1.0, NAN, 1.0, NAN]}, {"target": "y"}, "bag 'b' has a missing or infinite target in column 'y'"),
+        ({"y": [1.0, None, 1.0, None]}, {"target": "y"}, "bag 'b' has a missing or infinite target"),
+        ({"y": [1.0, INF, 1.0, INF]}, {"target": "y"}, "bag 'b' has a missing or infinite target"),
+        ({"y": [1.0, 1e300, 1.0, 1e300]}, {"target": "y"}, r"bag 'b' has a target beyond 1e\+100 in column 'y'"),
+        ({"g": list("uuvu")}, {"groups": "g"}, "bag 'a' has rows of more than one group in column 'g'"),
+        ({"g": ["u", "v", None, "v"]}, {"groups": "g"}, "bag 'a' has rows without a group in column 'g'"),
+        ({"x": [NAN, None, 1.0, 1.0]}, {}, r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"),
+        ({"x": [NAN, None, INF, 1.0]}, {"missing": "drop-instances"}, "bag 'a' has no finite instance; every bag"),
+    ],
+)
+def test_bad_values_name_the_bag_and_the_column(build, columns, options, match):
+    with pytest.raises(ValueError, match=match):
+        load(build({"site": list("abab"), "x": [1.0, 2.0, 3.0, 4.0]} | columns), bag="site", **options)
+
+
+def test_columns_of_one_name():
+    with pytest.raises(ValueError, match="two columns have the same name, 'a'; names must be distinct"):
+        load(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
 
 
 def test_rows_without_a_bag_in_pieces_of_an_arrow_table():
@@ -363,43 +374,10 @@ def test_rows_without_a_bag_in_pieces_of_an_arrow_table():
         load(frame, bag="site")
 
 
-def test_targets_that_differ_inside_a_bag(build):
-    frame = build({"site": list("abcabc"), "x": [1.0] * 6, "y": [1.0, 2.0, 3.0, 1.0, 2.25, 4.0]})
-    with pytest.raises(
-        ValueError, match=r"bag 'b' \(and 1 other\) has more than one target in column 'y' \(2.0 and 2.25\)"
-    ):
-        load(frame, bag="site", target="y")
-
-
-@pytest.mark.parametrize("value", [NAN, None, INF])
-def test_targets_that_are_not_finite(build, value):
-    frame = build({"site": ["a", "b", "a"], "x": [1.0, 2.0, 3.0], "y": [1.0, value, 1.0]})
-    with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target in column 'y'"):
-        load(frame, bag="site", target="y")
-
-
-def test_groups_that_differ_or_lack_inside_a_bag(build):
-    frame = build({"site": list("aab"), "x": [1.0] * 3, "g": ["u", "v", "v"], "h": ["u", None, "v"]})
-    with pytest.raises(ValueError, match="bag 'a' has rows of more than one group in column 'g'"):
-        load(frame, bag="site", groups="g")
-    with pytest.raises(ValueError, match="bag 'a' has rows without a group in column 'h'"):
-        load(frame, bag="site", groups="h")
-
-
 @pytest.mark.parametrize("frame", [None, [[1, 2]], {"site": [1]}, np.ones((2, 2))], ids=str)
 def test_what_is_no_frame(frame):
     with pytest.raises(TypeError, match="expected a data frame .*, not"):
         load(frame, bag="site")
-
-
-def test_columns_of_one_name():
-    with pytest.raises(ValueError, match="two columns have the same name, 'a'; names must be distinct"):
-        load(pd.DataFrame([[1, 2, 3]], columns=["a", "a", "b"]), bag="b")
-
-
-def test_a_name_of_one_letter_in_another_case_is_suggested():
-    with pytest.raises(ValueError, match=r"no column 'B' \(did you mean 'b'\?\)"):
-        load(pd.DataFrame({"b": [1, 2], "x": [1.0, 2.0]}), bag="B")
 
 
 def test_records_cannot_be_ids():
@@ -411,12 +389,6 @@ def test_records_cannot_be_ids():
 def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
     [finding] = check_table(pl.LazyFrame({"site": ["a"], "x": [1.0]}), bag="site").findings
     assert finding.level == "error" and "not LazyFrame; collect() a lazy frame first" in finding.text
-
-
-def test_a_target_that_cannot_be_squared_is_named():
-    frame = pd.DataFrame({"bag": [1, 2, 2], "x": [1.0, 2, 3], "y": [1.0, 1e300, 1e300]})
-    with pytest.raises(ValueError, match=r"bag 2 has a target beyond 1e\+100 in column 'y', whose square is infinite"):
-        load(frame, bag="bag", target="y")
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,18 @@ def from_arrays(
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "impute", "keep"}
-        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
+    missing : {"refuse", "impute", "keep"}
+        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
+        for estimators that read NaN.
     weights : list of arrays, optional
         The weights of each bag's instances.
     covariates : array (bags, covariates) or data frame, optional
         Numbers that belong to the bag as a whole.
     covariate_names : list of str, optional
+
+    Returns
+    -------
+    Bags
 
     Examples
     --------
@@ -109,8 +114,13 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "impute", "keep"}
-        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
+    missing : {"refuse", "impute", "keep"}
+        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
+        for estimators that read NaN.
+
+    Returns
+    -------
+    Bags
 
     Examples
     --------
@@ -149,8 +159,13 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
     ids, groups : sequences, a label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional
-    missing : {"refuse", "drop-instances", "impute", "keep"}
-        What to do about NaN: raise an error, leave out those instances, or keep them for a method that can use them.
+    missing : {"refuse", "impute", "keep"}
+        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
+        for estimators that read NaN.
+
+    Returns
+    -------
+    Bags
 
     Examples
     --------

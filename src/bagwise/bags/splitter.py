@@ -35,6 +35,19 @@ class BagKFold(BaseEstimator):
         self.random_state = random_state
 
     def split(self, bags, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Yield the positions of the training bags and of the test bags of each fold.
+
+        Parameters
+        ----------
+        bags : Bags
+        y : ignored
+        groups : one label per bag, optional
+            Replaces the groups of the bags.
+
+        Yields
+        ------
+        train, test : arrays of int
+        """
         if not isinstance(bags, Bags):
             raise TypeError(f"BagKFold splits Bags, not {type(bags).__name__}; build them with bagwise.load")
         if groups is not None:
@@ -42,6 +55,7 @@ class BagKFold(BaseEstimator):
         yield from split_bags(bags, self.folds, random_state=self.random_state).pairs()
 
     def get_n_splits(self, bags=None, y=None, groups=None) -> int:
+        """Return the number of folds; unless ``folds`` is a number, it depends on the bags."""
         if isinstance(self.folds, int):
             return self.folds
         if bags is None:

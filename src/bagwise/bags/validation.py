@@ -378,6 +378,19 @@ def id_keys(*several) -> list[list]:
     return keys
 
 
+def match_ids(ids, other_ids) -> np.ndarray:
+    """Return the position of each id among other ids, by the rule of `id_keys`; -1 for none.
+
+    Examples
+    --------
+    >>> match_ids([7.0, 8], [8, 7]).tolist()
+    [1, 0]
+    """
+    keys, other_keys = id_keys(ids, other_ids)
+    place = {key: k for k, key in enumerate(other_keys)}
+    return np.array([place.get(key, -1) for key in keys], dtype=np.int64)
+
+
 def _distinct_keys(ids, form) -> list:
     """Return each id in another form, or all as they are where that would make two of them one."""
     dtype = getattr(ids, "dtype", None)
@@ -415,9 +428,7 @@ def aligned(values, bags, parameter: str = "y"):
         return values
     ids = bags.ids if hasattr(bags, "ids") else np.asarray(bags)
     labels = index.to_numpy()
-    index_keys, bag_keys = id_keys(labels, ids)
-    place = {key: k for k, key in enumerate(index_keys)}
-    at = np.array([place.get(key, -1) for key in bag_keys], dtype=np.int64)
+    at = match_ids(ids, labels)
     in_order = labels.dtype.kind in "iu" and bool((labels == np.arange(len(labels))).all())
     if in_order and (at < 0).any():
         return values
@@ -440,7 +451,7 @@ def aligned(values, bags, parameter: str = "y"):
             f"The index of {parameter} holds {label(labels[index.duplicated()][0])} twice; expected one value per bag. "
             "Leave one of them out",
         )
-    if len(labels) != len(ids) and len(set(bag_keys)) == len(ids):
+    if len(labels) != len(ids) and len(np.unique(at)) == len(ids):
         raise ParameterError(
             parameter,
             f"{parameter} has {len(labels):,} values for {len(ids):,} bags. Leave out those of other bags: "

@@ -15,6 +15,7 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from zipfile import ZipFile
@@ -362,20 +363,18 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
     def named(columns):
         return [_name_of(column, names) for column in as_list(columns)]
 
-    covariates = roles.bag_features
-    roles = Roles(
+    columns_of = {name: named(getattr(roles, name)) for name in ("ignore", "keep", "dates")}
+    for name in ("features", "bag_features", "categories"):
+        role = getattr(roles, name)
+        columns_of[name] = role if role is None or isinstance(role, str | dict) else named(role)
+    roles = replace(
+        roles,
         bag=_name_of(bag, names),
         target=_name_of(target, names),
-        features=None if roles.features is None else named(roles.features),
-        ignore=named(roles.ignore),
-        groups=SHARED_ROWS if roles.group_by_rows else _name_of(roles.groups, names),
+        groups=_name_of(roles.groups, names),
         weights=_name_of(roles.weights, names),
-        bag_features=covariates if covariates is None or covariates == "auto" else named(covariates),
-        keep=named(roles.keep),
-        categories=roles.categories if isinstance(roles.categories, str | dict) else named(roles.categories),
-        dates=named(roles.dates),
-        targets=roles.targets,
         labels={label: _name_of(column, names) for label, column in roles.labels.items()},
+        **columns_of,
     )
     columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)

@@ -87,7 +87,7 @@ def as_where(where) -> Where | None:
     >>> as_where([("year", ">=", 2019)]).names
     ['year']
 
-    What stands between quotes is taken as it is:
+    Text between quotes is taken literally:
 
     >>> print(as_where(r"path == 'C:\new'").any_of[0][0][2])
     C:\new
@@ -97,25 +97,22 @@ def as_where(where) -> Where | None:
 
 def read_where(where) -> Where:
     """Parse conditions that are not None; see `as_where`."""
-    conditions = _read(where)
-    number = sum(map(len, conditions.any_of))
+    if isinstance(where, str):
+        any_of = [_parse(where)]
+    elif isinstance(where, list | tuple) and len(where):
+        lists = where if all(isinstance(entry, list) for entry in where) else [where]
+        any_of = [[_condition(entry, where) for entry in entries] for entries in lists]
+    else:
+        raise _wrong(where)
+    if not all(any_of):
+        raise _wrong(where)
+    number = sum(map(len, any_of))
     if number > MOST:
         raise ValueError(
             f"where has {number:,} conditions, and at most {MOST:,} are taken; write values of one column as one "
             "condition, such as (column, 'in', values), or filter the table before"
         )
-    return conditions
-
-
-def _read(where) -> Where:
-    if isinstance(where, str):
-        return Where((tuple(_parse(where)),))
-    if not isinstance(where, list | tuple) or not len(where):
-        raise _wrong(where)
-    any_of = where if all(isinstance(entry, list) for entry in where) else [where]
-    if not all(any_of):
-        raise _wrong(where)
-    return Where(tuple(tuple(_condition(entry, where) for entry in all_of) for all_of in any_of))
+    return Where(tuple(map(tuple, any_of)))
 
 
 def _parse(text: str) -> list[tuple]:

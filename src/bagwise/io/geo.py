@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.bags.validation import ParameterError, and_others, id_keys, label
+from bagwise.bags.validation import ParameterError, and_others, label, match_ids
 from bagwise.io.atomic_files import replace_file
 
 INDEX = "zone"  # what the ids of zones are called that have no column of them
@@ -104,9 +104,7 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
         )
     ids = frame.index if id is None else frame[id]
     (_, bags), *added_columns = columns.items()
-    bag_keys, zone_keys = id_keys(np.asarray(bags), np.asarray(ids))
-    place = {key: k for k, key in enumerate(bag_keys)}
-    at = np.array([place.get(key, -1) for key in zone_keys])
+    at = match_ids(np.asarray(ids), np.asarray(bags))
     if (at < 0).all():
         raise ValueError(
             f"no zone has an id of the bags (zones: {label(ids.iloc[0] if id else ids[0])}, bags: {label(bags[0])}); "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bagwise.bags.frames import FrameColumns, as_frame, as_list, kind_of
-from bagwise.bags.validation import Message, Parameter, ParameterError, id_keys, label, name_bags
+from bagwise.bags.validation import Message, Parameter, ParameterError, label, match_ids, name_bags
 from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_not_numeric, refuse_unknown
 from bagwise.io.table_files import (
     PARQUET,
@@ -354,9 +354,7 @@ def _match(ids: np.ndarray, second: FrameColumns, bag, title: str) -> tuple[np.n
         raise ParameterError(
             "targets", f"{name_bags(second_ids, repeated)} several rows in {title}; a second table has one row per bag"
         )
-    second_keys, keys = id_keys(second_ids, ids)
-    place = {key: k for k, key in enumerate(second_keys)}
-    row_of_bag = np.array([place.get(key, -1) for key in keys], dtype=np.int64)
+    row_of_bag = match_ids(ids, second_ids)
     if (row_of_bag < 0).all():
         raise ParameterError(
             "targets",
