@@ -97,7 +97,7 @@ def test_fit_needs_two_bags(bags):
     assert check_fit(bags, [1, 2, 3])[1].tolist() == [1, 2, 3]
     with pytest.raises(ValueError, match="one bag is not enough"):
         check_fit(bags[:1], [1.0])
-    with pytest.raises(ValueError, match="there are no bags"):
+    with pytest.raises(ValueError, match="Got 0 bags"):
         check_fit(bags[:0], [])
 
 
@@ -154,7 +154,7 @@ def test_no_bags_are_refused_in_the_same_words(name):
     many, y = from_arrays(list(rng.normal(size=(24, 3, 2)))), rng.normal(size=24)
     model = method(name).fit(many, y)
     for none in (many[:0], many[np.zeros(24, dtype=bool)]):
-        with pytest.raises(ValueError, match=r"there are no bags \(0 came\), and at least one is needed; leave out"):
+        with pytest.raises(ValueError, match="Got 0 bags; at least one is required"):
             model.predict(none)
 
 

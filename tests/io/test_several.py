@@ -82,7 +82,7 @@ def test_what_does_not_fit_together_is_named(frame, tmp_path):
     with pytest.raises(ValueError, match="the list of files is empty"):
         bw.load([], bag="site", target="y")
     bw.save_npz(tmp_path / "2.npz", *bw.load(frame, bag="site", target="y"))
-    with pytest.raises(ValueError, match=r"several files must be tables \(.csv, .tsv, .parquet, .feather, .arrow\)"):
+    with pytest.raises(ValueError, match=r"several files must be tables \(.csv, .*.arrow\); 2.npz"):
         bw.load([tmp_path / "1.csv", tmp_path / "2.npz"], bag="site", target="y")
 
 

@@ -65,7 +65,7 @@ def check_bags(
     if not isinstance(bags, Bags):
         bags = as_bags(bags, missing="keep" if hasattr(fitted, "imputation_") else "refuse")
     if len(bags) == 0:
-        raise ValueError("there are no bags (0 came), and at least one is needed; leave out a selection that is empty")
+        raise ValueError("Got 0 bags; at least one is required. Check the selection that produced them.")
     if bags.weights is not None and not allow_weights:
         raise ValueError("this method does not take instance weights; drop them with bags.without_weights()")
     bags = bags if apart else bags.spread()
@@ -289,9 +289,9 @@ def remember_columns(estimator, bags: Bags) -> None:
 
 
 def remember_profile(estimator, bags: Bags) -> None:
-    """Note on the estimator what `bagwise.novelty` compares new bags with.
+    """Store on the estimator the `TrainingProfile` with which `bagwise.novelty` compares new bags.
 
-    Once for a model: its parts, and the models of its folds, are given bags that are marked as compared.
+    A model has one profile: its parts, and the models of its folds, are fitted on bags that are marked as compared.
     """
     estimator.__dict__.pop("profile_", None)
     if not bags.compared:
@@ -357,7 +357,7 @@ def refuse_other_names(names: list[str], fitted_names: list[str]) -> None:
 
 
 def remember_range(estimator, low, high, *, of: str = "feature") -> None:
-    """Note on the estimator the lowest and the highest training value of every column."""
+    """Store on the estimator the lowest and the highest training value of each column."""
     setattr(estimator, f"{of}_range_in_", np.array([low, high]))
 
 
@@ -377,11 +377,7 @@ def compared(bags: Bags) -> Bags:
 
 
 def within_range(bags: Bags, fitted, *, widths: float = 0.0) -> Bags:
-    """Clip values to the training range, widened by a number of its widths.
-
-    What lies within is unchanged to the last bit. An estimator from a file of an earlier version remembers no range,
-    and nothing is changed.
-    """
+    """Clip values to the training range, widened by a number of its widths; values within it are unchanged."""
     instances = _clipped(bags.instances, _limits(fitted, "feature", widths))
     covariates = None if bags.covariates is None else _clipped(bags.covariates, _limits(fitted, "covariate", widths))
     if instances is bags.instances and covariates is bags.covariates:
@@ -594,7 +590,7 @@ class TrainingProfile:
 
 
 def _ranks(references: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return how many known values are smaller than each value; differences of float32 rounding do not count."""
+    """Return how many reference values are smaller than each value; differences of float32 rounding do not count."""
     values = np.asarray(values, dtype=np.float64) * (1 - 1e-6)
     return np.searchsorted(np.sort(references), values.astype(np.float32), side="left")
 

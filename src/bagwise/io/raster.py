@@ -269,9 +269,8 @@ STRIP = 1 << 22  # numbers read at a time
 def strips(polygon, stack) -> Iterator[Window]:
     """Return the window of a polygon inside the raster, cut into strips of rows that hold about ``STRIP`` numbers.
 
-    Of the stack this asks for its ``shape``, its ``transform`` and its ``depth``, the numbers that a pixel has.
-    A pixel wider on all sides, so that what lies exactly on a pixel's edge is judged as over the whole raster.
-    None at all when the polygon lies outside.
+    The window is a pixel wider on all sides, so that an edge of the polygon on the edge of a pixel is treated as in the
+    whole raster. Nothing is returned for a polygon outside. ``stack.depth`` is the number of values of a pixel.
     """
     west, south, east, north = polygon.bounds
     x, y = np.array([west, west, east, east]), np.array([south, north, south, north])
@@ -354,7 +353,7 @@ class Pixels:
 def read_zone(polygon, grid, labels=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
     """Return the instances under a polygon at each label of time; its coverage is computed once.
 
-    They are pixels inside, not hidden, with values as ``missing`` wants them. The grid is a `Stack` or a `Grid`.
+    Masked pixels are left out, and pixels without values as ``missing`` says. The grid is a `Stack` or a `Grid`.
     """
     reason = no_shape(polygon)
     none = np.empty((0, len(grid.names)), grid.dtype), np.empty(0, dtype=bool), np.empty((0, 3 if coordinates else 0))

@@ -83,7 +83,7 @@ def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
 
 
 def _look_at_header(path: Path, separator: str, decimal: str) -> str:
-    """Refuse names that appear twice, which some libraries change, and the table of a spreadsheet in much of Europe."""
+    """Return the separator; refuse names that appear twice, and tables that are separated by another mark."""
     with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
         line = b"".join(file.readline(HEADER).splitlines()[:1])  # lines may end in a bare carriage return
         names = line if len(line) < HEADER else b""  # cut off, the last name may look like another
@@ -163,9 +163,11 @@ def read_arrow(path: Path):
         return feather.read_table(path, memory_map=False)
 
 
-# The formats of tables by the ending of the name; archives of arrays (.mat, .npz) are read by `bagwise.io.array_files`.
+# The formats by the ending of the name. Archives of arrays are read by `bagwise.io.array_files`.
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-ENDINGS = (*SEPARATORS, ".parquet", ".feather", ".arrow", ".mat", ".npz")
+TABLES = (*SEPARATORS, ".parquet", ".feather", ".arrow")
+ARCHIVES = (".mat", ".npz")
+ENDINGS = (*TABLES, *ARCHIVES)
 
 
 def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str = "."):
@@ -180,7 +182,7 @@ def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str
         raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
     if ending is None:
         raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
-    if ending in (".mat", ".npz"):
+    if ending in ARCHIVES:
         return None
     if ending in SEPARATORS:
         table = read_csv(path, SEPARATORS[ending], ids, decimal)
@@ -202,9 +204,9 @@ HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
 def find_files(source) -> list[Path]:
     """Find the files of a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
 
-    A file that is really called so is taken before a pattern is thought of. Each comes once, whatever it is called. A
-    wildcard stands for no ``_`` or ``.`` at the start of the name of a file or folder, which is no data; written out,
-    it is.
+    A file whose name is the pattern itself is taken first. Each file is listed once, whatever name it is given by. A
+    wildcard does not match ``_`` or ``.`` at the start of the name of a file or folder, which mark files that are not
+    data; a pattern that writes them out does.
 
     Examples
     --------
@@ -332,7 +334,7 @@ _NOT_PARQUET = (*(ending for ending in ENDINGS if ending not in PARQUET), ".xlsx
 
 
 class Value(NamedTuple):
-    """What a folder ``column=value`` says of the files in it; whole numbers if those of all files are."""
+    """The value of a partition column, from a folder ``column=value``; a whole number if those of all files are."""
 
     column: str
     value: int | str | None
@@ -341,7 +343,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file: where it lies, how messages call it, and its partition values. Little, so that it travels."""
+    """A Parquet file: its path, its name for messages, and its partition values; small, so that workers receive it."""
 
     path: str
     name: str
@@ -403,9 +405,9 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
 def find_parts(source) -> tuple[Part, ...]:
     """Find the Parquet files of a path, pattern, folder, URL, or a list of them, with the values that folders name.
 
-    Files come in sorted order, each once, whatever it is called. Those below a folder whose own name, or that of a
-    folder between, starts with ``_`` or ``.`` are no data. Values are whole numbers if all of a column are and no
-    two become one: ``01`` to ``12`` are, but ``01`` and ``1`` are two texts.
+    Files are sorted, and each is listed once. Files and folders whose names start with ``_`` or ``.`` are not data.
+    Values are whole numbers if all values of a column are and no two become one: ``01`` to ``12`` are, but ``01`` and
+    ``1`` are two texts.
 
     Examples
     --------

@@ -19,6 +19,8 @@ from bagwise.bags.validation import Message, Parameter, ParameterError, label, m
 from bagwise.io.columns import Roles, find_bags, is_made_of, refuse_not_numeric, refuse_unknown
 from bagwise.io.table_files import (
     PARQUET,
+    SEPARATORS,
+    TABLES,
     Part,
     find_files,
     find_parts,
@@ -51,16 +53,14 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
     archive = next((path.name for path, table in zip(paths, tables, strict=True) if table is None), None)
     if archive is not None:
         if len(paths) > 1:
-            raise ValueError(
-                f"several files must be tables (.csv, .tsv, .parquet, .feather, .arrow); {archive} is not one"
-            )
+            raise ValueError(f"several files must be tables ({', '.join(TABLES)}); {archive} is not one")
         return None
     import pyarrow as pa
 
     pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
     if len(tables) == 1:
         return tables[0]
-    are_text = [path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv")) for path in paths]
+    are_text = [path.name.lower().endswith(tuple(SEPARATORS)) for path in paths]
     return stack(agree_on_ids(tables, paths, are_text, roles.ids()), paths)
 
 
