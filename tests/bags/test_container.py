@@ -137,6 +137,7 @@ def test_equality(bags, arrays):
 )
 def test_precision(given, held):
     assert Bags(np.ones((2, 1), dtype=given), [0, 2]).dtype == held
+    assert Bags(np.ma.ones((2, 1), dtype=given), [0, 2]).dtype == held
 
 
 def test_expand_and_singles_and_replace(bags):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Iterable
 from datetime import date
 from typing import NamedTuple
 from unicodedata import normalize
@@ -122,14 +123,19 @@ LARGEST = 1e100
 FLOATS = {np.dtype(np.float64): LARGEST, np.dtype(np.float32): float(np.finfo(np.float32).max)}
 
 
+def float_dtype(dtypes: Iterable) -> np.dtype:
+    """Return float32 if all dtypes are floats of that or a lower precision, otherwise float64."""
+    single = all(np.dtype(dtype).kind == "f" and np.dtype(dtype).itemsize <= 4 for dtype in dtypes)
+    return np.dtype(np.float32 if single else np.float64)
+
+
 def unmask(array) -> np.ndarray:
     """Convert to a plain array, with NaN for masked values, which `np.asarray` would return as data.
 
     Objects that are numbers become numbers.
     """
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
-        single = array.dtype == np.float32
-        array = np.ma.filled(array.astype(np.float32 if single else np.float64), np.nan)
+        array = np.ma.filled(array.astype(float_dtype([array.dtype])), np.nan)
     elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
         array = np.where(np.ma.getmaskarray(array), None, array.data)  # type: ignore[call-overload]
     array = np.asarray(array)
@@ -150,7 +156,7 @@ def as_instances(instances) -> np.ndarray:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"instances must be numbers, not {array.dtype}; encode text and dates first")
     if array.dtype not in FLOATS:
-        array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+        array = array.astype(float_dtype([array.dtype]))
     if array.shape[0] == 0:
         raise ValueError("there are no instances (zero rows)")
     if array.shape[1] == 0:

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, issparse
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
 from bagwise.bags.frames import as_list
-from bagwise.bags.validation import ParameterError, and_others
+from bagwise.bags.validation import ParameterError, and_others, float_dtype
 from bagwise.io.columns import is_auto, refuse_unknown
 from bagwise.io.load import load, with_instances
 
@@ -200,9 +200,8 @@ def _columns(names: list, features, use: str):
 def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
     """Read the rows in file order, a block at a time, and return them in the order of the bags."""
     height, width = matrix.shape
-    single = np.dtype(matrix.dtype) in (np.float32, np.float16)
     n_columns = width if isinstance(columns, slice) else len(columns)
-    read = np.empty((len(order), n_columns), np.float32 if single else np.float64)
+    read = np.empty((len(order), n_columns), float_dtype([matrix.dtype]))
     places = np.full(height, -1)
     places[order] = np.arange(len(order))
     if getattr(matrix, "format", None) == "csc":  # its rows are spread over all of it

@@ -33,6 +33,7 @@ from bagwise.bags.validation import (
     and_others,
     as_instances,
     as_offsets,
+    float_dtype,
     name_bags,
     refuse_repeated,
 )
@@ -560,7 +561,7 @@ def _matched(ids: np.ndarray, files: dict, unmatched: str, folder) -> np.ndarray
 def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
     """Read all instances, file after file; shapes are checked first, so that there is one copy."""
     shapes: list[tuple[int, ...]] = []
-    single = True
+    dtypes: list[np.dtype] = []
     for path in paths:
         with _opened(path, array) as values:
             if values.ndim != 2 or values.dtype.kind not in "fiu" or 0 in values.shape:
@@ -574,9 +575,9 @@ def _read(paths: list[Path], array) -> tuple[np.ndarray, list[int]]:
                     "all bags need the same"
                 )
             shapes.append(values.shape)
-            single &= values.dtype.kind == "f" and values.dtype.itemsize <= 4
+            dtypes.append(values.dtype)
     sizes = [height for height, _ in shapes]
-    instances = np.empty((sum(sizes), shapes[0][1]), dtype=np.float32 if single else np.float64)
+    instances = np.empty((sum(sizes), shapes[0][1]), dtype=float_dtype(dtypes))
     start = 0
     for path, size in zip(paths, sizes, strict=True):
         with _opened(path, array) as values:

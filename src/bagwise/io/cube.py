@@ -12,7 +12,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.bags.validation import ParameterError, and_others
+from bagwise.bags.validation import ParameterError, and_others, float_dtype
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import gather
 from bagwise.io.table_files import names_files
@@ -175,8 +175,7 @@ class Grid:
         self.arrays = _choose(data, variables, self.x, self.y, self.time)
         self.names = [name for array in self.arrays for name in self._levels(array)]
         self.depth = len(self.names) * len(self.label_of_step)
-        single = all(array.dtype.kind == "f" and array.dtype.itemsize <= 4 for array in self.arrays)
-        self.dtype = np.dtype(np.float32 if single else np.float64)
+        self.dtype = float_dtype(array.dtype for array in self.arrays)
         self.crs = _coordinates(data, self.arrays, self.x, crs)
 
     def read(self, window, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -19,7 +19,7 @@ from scipy.ndimage import binary_dilation
 from bagwise.bags import Bags
 from bagwise.bags.checks import one_of
 from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.bags.validation import name_bags
+from bagwise.bags.validation import float_dtype, name_bags
 from bagwise.io.columns import Roles
 from bagwise.io.load import attributes, with_instances
 
@@ -154,8 +154,7 @@ def _common_type(types: list[str], names: list[str]) -> np.dtype:
     for kind, name in zip(kinds, names, strict=True):
         if kind.kind not in "fiu":
             raise TypeError(f"band {name!r} holds {kind} values; bands must be real numbers, so leave it out of bands")
-    single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
-    return np.dtype(np.float32 if single else np.float64)
+    return float_dtype(kinds)
 
 
 def _check_mask(mask, first):
