@@ -73,8 +73,7 @@ gpu: $(FULL)/.ready
 	$(FULL)/bin/python benchmarks/gpu.py
 
 bench-scale: $(FULL)/.ready
-	$(FULL)/bin/python benchmarks/scale.py $(if $(DATA),--data $(DATA)) --json bench-scale.json
-	$(FULL)/bin/python benchmarks/scale.py --paper bench-scale.json
+	$(FULL)/bin/python benchmarks/scale.py --millions 5 50 $(if $(DATA),--data $(DATA)) --json bench-scale.json
 
 compare: $(FULL)/.ready
 	$(FULL)/bin/python benchmarks/compare.py

@@ -19,12 +19,12 @@ from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 import numpy as np
 from joblib.externals.loky import get_reusable_executor
 from scale_data import fresh, write
-from scale_paper import print_table
 from sklearn.base import clone
 
 import bagwise as bw
 from bagwise.execution import Processes, Serial
 from bagwise.scale import streamed_networks
+from scale import print_table
 
 CHUNK_ROWS, SMALL = 500_000, 200_000
 

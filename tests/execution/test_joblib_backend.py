@@ -94,7 +94,7 @@ def strict():
 
 @pytest.mark.slow
 def test_a_job_that_kills_every_worker_is_named(strict):
-    with pytest.raises(ChildProcessError, match="every worker that ran a job died, most often for want of memory"):
+    with pytest.raises(ChildProcessError, match="every worker that ran a job died, most often because memory ran out"):
         Parallel()(delayed(jobs.die)(k) for k in range(2))
 
 

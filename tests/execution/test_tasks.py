@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bagwise.execution import Lost, Processes, Serial
+from bagwise.execution import Dask, Lost, Processes, Serial
 from bagwise.execution.tasks import in_order
 
 
@@ -57,3 +57,19 @@ def test_an_error_is_raised_as_it_was():
 def test_a_task_that_is_lost_is_named():
     with pytest.raises(RuntimeError, match="3: it died"):
         list(in_order(Loses(), pow, [2, 3, 4], (2,)))
+
+
+def test_a_dashboard_shows_the_names_of_tasks(processes):
+    key_split = pytest.importorskip("dask.utils").key_split
+    submit, keys = processes.submit, []
+    processes.submit = lambda *args, **options: (keys.append(options.get("key")), submit(*args, **options))[1]
+    try:
+        list(in_order(Dask(processes), str, range(3), name="survey"))
+        list(in_order(Dask(processes), str, range(3), name="fold-sums"))
+    finally:
+        del processes.submit
+    named = [key for key in keys if key]
+    assert [key.rpartition("-")[0] for key in named] == [
+        f"{name}-{number:04d}" for name in ("survey", "fold-sums") for number in range(3)
+    ]
+    assert {key_split(key) for key in named} == {"survey", "fold-sums"}  # how the dashboard puts them together

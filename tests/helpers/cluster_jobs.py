@@ -1,7 +1,6 @@
 """Worker processes and jobs for them; light to import."""
 
 import os
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,32 +78,3 @@ def survive_task(_, data: Deadly) -> int:
 
 def joined(left, right):
     return f"({left} {right})"
-
-
-class WaitsAtFirst:
-    """Function of tasks that blocks in one task, the first time, until the test ends."""
-
-    def __init__(self, task, folder, seconds: float = 60):
-        self.task, self.folder, self.seconds = task, folder, seconds
-
-    @property
-    def has_begun(self) -> bool:
-        return (self.folder / "begun").exists()
-
-    @property
-    def is_over(self) -> bool:
-        return (self.folder / "over").exists()
-
-    def __call__(self, task) -> str:
-        if task == self.task and not self.has_begun:
-            (self.folder / "begun").touch()
-            end = time.monotonic() + self.seconds
-            while not self.is_over and time.monotonic() < end:
-                time.sleep(0.02)
-        return str(task)
-
-    def counted(self, task) -> int:
-        """Return how often a task was started."""
-        (self.folder / f"{task}-{time.monotonic_ns()}").touch()
-        self(task)
-        return len(list(self.folder.glob(f"{task}-*")))

@@ -41,17 +41,24 @@ def cut(table, folder, seed):
 
 
 def rows_read(scan) -> pa.Table:
-    """Return all rows that a scan reads, as one table."""
-    return pa.concat_tables([chunk.table() for chunk in scan.chunks])
+    """Return all rows that a scan reads, as one table in the order of the rows."""
+    if scan.files:
+        return pa.concat_tables([chunk.table() for chunk in scan.chunks])
+    tables = []
+    for bags in (chunk.bags for chunk in scan.chunks):
+        columns = dict(zip(scan.feature_names, bags.instances.T, strict=True))
+        ids = bags.ids[bags.expand(np.arange(len(bags)))]
+        tables.append(pa.table(columns | {scan.bag: ids.tolist(), "__row__": bags.kept["row"]}))
+    return pa.concat_tables(tables).sort_by("__row__")
 
 
 def bags_read(scan):
     """Return all bags of a scan in the order in which they first appear, and their targets."""
     with Passes() as passes:
         data = TrainingData.of(scan, passes)
-        order = np.argsort(data.known.first, kind="stable")
+        order = np.argsort(data.bag_arrays.first, kind="stable")
         bags = data.gather(np.ones(len(data), dtype=bool))[order]
-        return bags, None if data.known.y is None else data.known.y[order]
+        return bags, None if data.bag_arrays.y is None else data.bag_arrays.y[order]
 
 
 def scanned(source, **options):

@@ -99,7 +99,7 @@ def test_a_fit_goes_on_unless_an_object_has_changed(url, storage, tmp_path, file
     rows = pq.read_table(files / "part=1" / "rows.parquet")
     pq.write_table(rows, tmp_path / "other.parquet", compression="none", row_group_size=100)
     storage.upload_file(str(tmp_path / "other.parquet"), "bucket", "pixels/part=1/rows.parquet")
-    with pytest.raises(ValueError, match=r"over other data: s3://bucket/pixels/part=1/rows\.parquet has changed"):
+    with pytest.raises(ValueError, match=r"other contents of s3://bucket/pixels/part=1/rows\.parquet"):
         fit_scan(scanned(url, chunk_rows=400), "aggregated", work=tmp_path / "work")
 
 

@@ -129,7 +129,7 @@ def test_an_epoch_holds_every_row_once_and_mixes_the_partitions(table, tmp_path,
         data = TrainingData.of(scanned(cut(table, tmp_path, 1), chunk_rows=100), passes)
         assert len(data.parts) > 8
         zeros = np.zeros(len(data))
-        known = tuple(data.each("known", streamed_networks._bag_values, own=(zeros, zeros, zeros)))
+        known = tuple(data.each("known", streamed_networks._bag_values, per_bag=(zeros, zeros, zeros)))
         stream = RowStream(tuple(data.parts), known, data.n_features, np.dtype(np.float64), 300, 3, 0)
         all_rows = np.concatenate([part.load().instances for part in data.parts])
         orders = []
@@ -189,11 +189,11 @@ def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(tab
     second_epoch = [number for number, name in dict.fromkeys(steps) if name.startswith("epoch")][1]
     with pytest.raises(KeyboardInterrupt):
         fit_scan(source, model, work=work, executor=Ending(second_epoch))
-    trained = sorted(path.name for path in work.glob("*epoch*"))
+    trained = sorted(path.name for path in work.glob("cells/*/*epoch*"))
     assert len(trained) >= 2
     again = fit_scan(source, model, work=work, executor=Ending(100))
     assert_array_equal(parameters(again), parameters(once))
-    assert len(list(work.glob("*epoch*"))) == 3
+    assert len(list(work.glob("cells/*/*epoch*"))) == 3
 
 
 def test_a_fit_goes_on_with_another_number_of_workers(table, tmp_path):

@@ -32,7 +32,7 @@ class KeptFits:
         self.random_state, self.library = random_state, of_library()
         self.data = digest(of_data(bags, y), *([] if sample_weight is None else [sample_weight]))
         about = f"{str(bags).removeprefix('Bags: ')} (hash {self.data[:8]})"
-        self.store = Store.of_work(path, "fit of auto", data=self.data, about=about, library=self.library, noun="fit")
+        self.store = Store.of_work(path, "fit of auto", library=self.library, data={"data": about}, noun="fit")
 
     def key(self, member: Member, held_out: np.ndarray, first: bool = False) -> str:
         """Return the key of the fit of a member without the held-out bags; ``first`` as in `fit_member`."""

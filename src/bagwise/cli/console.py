@@ -254,7 +254,7 @@ def interruptible(messages: Messages, out: Path | None, *, noun: str = "cell") -
             raise typer.Exit(130) from None
         n = sum(1 for _ in out.rglob(CELLS))
         stored = f"{n} finished {noun} is" if n == 1 else f"{n} finished {noun}s are"
-        if (out / "fit.json").exists():  # a table read chunk by chunk
+        if any(path.is_dir() for path in out.glob("cells/*")):  # a table read chunk by chunk
             stored = "finished passes are"
         messages.error(f"stopped; {stored} kept in {out}, and the same command continues from there")
         raise typer.Exit(130) from None

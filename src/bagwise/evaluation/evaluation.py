@@ -368,5 +368,5 @@ def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, lis
                 about = {"method": entry.label, "fold": k, "n_train": len(data) - n_test, "n_test": n_test}
                 seconds = held.fit_seconds + held.predict_seconds
                 results.append(finish(about, {"settings": [""], "scores": scores, "seconds": seconds}))
-        facts = {"bags": len(data), "instances": int(data.known.sizes.sum()), "features": data.n_features}
+        facts = {"bags": len(data), "instances": int(data.bag_arrays.sizes.sum()), "features": data.n_features}
     return facts | {"id_name": scan.bag, "target_name": scan.target}, results

@@ -5,24 +5,19 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import closing, contextmanager, nullcontext, suppress
-from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 from joblib import cpu_count, parallel_config
 from joblib.parallel import ParallelBackendBase, get_active_backend
 
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import Lost, Processes, Serial
 
-LATE = 3  # times as long as others took
-SOON = 1  # second: no task is late before
 AHEAD = 2  # tasks per worker thread that wait on the cluster, so that none is idle
 PATIENCE = 30  # seconds
 LARGE = 2**16  # bytes: a larger argument travels by itself, once for all jobs that have it
@@ -119,23 +114,25 @@ def _opened(distributed, address: str):
 def _compare(versions: dict) -> None:
     """Refuse workers that would not understand a task, and warn of those that may round differently."""
     here = versions["client"]["packages"]
-    workers = {address: found["packages"] for address, found in versions["workers"].items() if found}
+    workers = {address: worker["packages"] for address, worker in versions["workers"].items() if worker}
     for package in (*SAME, *ALIKE):
         ours = _version(package, here)
-        others = {address: _version(package, found) for address, found in workers.items()}
-        different = [address for address in others if others[address] != ours]
+        elsewhere = {address: _version(package, packages) for address, packages in workers.items()}
+        different = [address for address in elsewhere if elsewhere[address] != ours]
         if not different:
             continue
         more = f" (and {len(different) - 1} others)" if different[1:] else ""
-        text = f"{package} is {ours or 'missing'} here and {others[different[0]] or 'missing'} on worker {different[0]}"
+        text = (
+            f"{package} is {ours or 'missing'} here and {elsewhere[different[0]] or 'missing'} on worker {different[0]}"
+        )
         if package in SAME:
             raise ValueError(f"{text}{more}: install the same version there, and start the worker again")
         warnings.warn(f"{text}{more}: the last digits may differ from a fit on this machine", UserWarning, stacklevel=4)
 
 
-def _version(package: str, found: dict) -> str | None:
+def _version(package: str, packages: dict) -> str | None:
     """Return the version of a package; for Python only major and minor, on which pickles depend."""
-    version = found.get(package)
+    version = packages.get(package)
     return ".".join(str(version).split(".")[:2]) if package == "python" else version
 
 
@@ -166,108 +163,51 @@ class Dask:
             yield from _run(client, function, iter(tasks), shared)
 
 
-class _Step(NamedTuple):
-    """A task that is submitted, and the name of its job on the dashboard."""
-
-    name: str
-    call: tuple
-    task: Any
-
-
-def _steps(function, tasks: Iterator, data) -> Iterator[_Step]:
-    name = getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__)
-    for number, task in enumerate(tasks):
-        yield _Step(f"{name}-{number:04d}", (_call, function, task, data), task)
-
-
-def _run(client, function, tasks, shared):
-    lost, alike = [], getattr(function, "alike", False)
-    jobs = _steps(function, tasks, send(client, shared))
-    for job, result in _in_window(client, lambda: next(jobs, None), alike=alike):
+def _run(client, function, tasks: Iterator, shared) -> Iterator[tuple[Any, Any]]:
+    lost = []
+    for task, result in _in_window(client, function, tasks, send(client, shared)):
         if isinstance(result, Lost):
-            lost.append(job.task)
+            lost.append(task)
         else:
-            yield job.task, result
+            yield task, result
     for task in lost:
-        # The data is sent anew: it may have been on its way when too many workers died.
-        again = _steps(function, iter([task]), send(client, shared))
-        try:
-            yield task, next(_in_window(client, partial(next, again, None)))[1]
+        try:  # the data is sent anew: it may have been on its way when too many workers died
+            yield next(_in_window(client, function, iter([task]), send(client, shared)))
         except NoWorkers as error:
             yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
 
 
-def _in_window(client, more: Callable[[], _Step | None], *, alike: bool = False):
-    """Yield (job, result), with a few jobs per thread of a worker on the cluster at a time.
-
-    If jobs are alike, one of the last that takes much longer than the others did is given to another worker as well,
-    and the first result counts.
-    """
-    most = AHEAD * max(1, sum(client.nthreads().values()))
-    flying: list[_Flight] = []
-    seconds: list[float] = []
+def _in_window(client, function, tasks: Iterator, data) -> Iterator[tuple[Any, Any]]:
+    """Yield (task, result), with a few tasks per thread of a worker on the cluster at a time."""
+    name = getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__)
+    most, numbered = AHEAD * max(1, sum(client.nthreads().values())), enumerate(tasks)
+    flying: dict[Any, Any] = {}
     while True:
-        flying += [_Flight(client, job) for job in islice(iter(more, None), most - len(flying))]
+        for number, task in islice(numbered, most - len(flying)):
+            key = f"{name}-{number:04d}-{secrets.token_hex(4)}"  # the dashboard shows the name
+            flying[client.submit(_call, function, task, data, key=key)] = task
         if not flying:
             return
-        single = [one for one in flying if len(one.futures) < 2] if seconds and alike else []
-        last = bool(single) and len(flying) < most  # no other waits to be sent
-        for one in single if last else ():
-            if one.seconds > LATE * max(np.median(seconds), SOON):
-                one.submit(client)
-        arrived = ended(client, [future for one in flying for future in one.futures], SOON if last else PATIENCE)
-        for one, future in [(flight, future) for flight in flying for future in flight.futures if future in arrived]:
-            if one not in flying:  # its copy has ended, too
-                continue
+        for future in ended(client, flying):
             try:
                 result = future.result(timeout=PATIENCE)
             except TimeoutError:
                 continue  # its worker died before returning the result: the scheduler computes it again
             except Exception as error:  # a task never raises: the cluster did
                 result = Lost(f"the cluster gave it up, twice ({error!r})")
-            flying.remove(one)
-            seconds.append(one.seconds)
-            yield one.job, result
+            yield flying.pop(future), result
 
 
-class _Flight:
-    """A job on the cluster, once or, when it is late, twice."""
-
-    def __init__(self, client, job: _Step):
-        self.job, self.started = job, time.perf_counter()
-        self.futures: list = []
-        self.submit(client)
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.started
-
-    def submit(self, client) -> None:
-        """Send it to any worker, the second time to one that does not have it."""
-        options: dict = {"key": f"{self.job.name}-{secrets.token_hex(4)}"}
-        if self.futures:
-            keys = {future.key for future in self.futures}
-            others = [worker for worker, own in client.processing().items() if not keys & set(own)]
-            if not others:
-                return
-            options |= {"workers": others, "allow_other_workers": True}
-        self.futures.append(client.submit(*self.job.call, **options))
-
-
-def ended(client, flying, patience: float | None = None) -> list:
-    """Return the finished futures, or an empty list after ``patience`` seconds.
-
-    Raise `NoWorkers` if the cluster has no worker after the default wait.
-    """
-    patience = PATIENCE if patience is None else patience
+def ended(client, flying) -> list:
+    """Return the finished futures, or an empty list after a while; raise `NoWorkers` if the cluster has none then."""
     wait = need_distributed().wait
     try:
         with client.as_current():  # `wait` uses the current client, which may be another one
-            return list(wait(list(flying), timeout=patience, return_when="FIRST_COMPLETED").done)
+            return list(wait(list(flying), timeout=PATIENCE, return_when="FIRST_COMPLETED").done)
     except CancelledError as error:
         raise ConnectionError("the cluster has dropped its tasks; is its scheduler still there?") from error
     except TimeoutError:
-        if patience == PATIENCE and not client.nthreads():
+        if not client.nthreads():
             raise NoWorkers(f"the cluster has had no worker for {PATIENCE} s; start some and run again") from None
         return []
 
@@ -359,7 +299,7 @@ class _Job:
             try:
                 results = _fetched(client, self.workers.start(self.calls))
             except killed as error:
-                text = f"every worker that ran a job died, most often for want of memory: {error}"
+                text = f"every worker that ran a job died, most often because memory ran out: {error}"
                 raise ChildProcessError(text) from error
         self.done(results)
         return results
@@ -370,8 +310,8 @@ def _nbytes(argument) -> int:
     import cloudpickle  # as Dask does
 
     arrays: list = []
-    rest = cloudpickle.dumps(argument, protocol=5, buffer_callback=arrays.append)
-    return len(rest) + sum(array.raw().nbytes for array in arrays)
+    pickled = cloudpickle.dumps(argument, protocol=5, buffer_callback=arrays.append)
+    return len(pickled) + sum(array.raw().nbytes for array in arrays)
 
 
 def _fetched(client, future):

@@ -181,12 +181,10 @@ def end_with(parent: int) -> None:
 
 
 class Numbered:
-    """A function of numbered tasks that are alike; an error comes back as a value.
+    """A function of numbered tasks that returns an error as a value: a cluster takes an exception for a dead worker.
 
-    A cluster takes an exception for the end of a worker. It shows the tasks by ``name``.
+    The dashboard of a cluster shows the tasks by ``name``.
     """
-
-    alike = True
 
     def __init__(self, name: str):
         self.name = name

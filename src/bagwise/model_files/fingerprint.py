@@ -78,8 +78,8 @@ def source_hash(folder: Path) -> str:
 
 @cache
 def _versions_of_library() -> dict[str, str]:
-    found = {name: next(iter(distributions(name=name)), None) for name in LIBRARY.values() if name != "bagwise"}
-    return {name: distribution.version for name, distribution in found.items() if distribution is not None}
+    installed = {name: next(iter(distributions(name=name)), None) for name in LIBRARY.values() if name != "bagwise"}
+    return {name: distribution.version for name, distribution in installed.items() if distribution is not None}
 
 
 def versions() -> dict[str, str]:
@@ -167,7 +167,7 @@ def _class_parts(kind: type) -> tuple:
 
 
 def _code_parts(code: CodeType) -> tuple:
-    constants = [_code_parts(one) if isinstance(one, CodeType) else one for one in code.co_consts]
+    constants = [_code_parts(constant) if isinstance(constant, CodeType) else constant for constant in code.co_consts]
     counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_code, code.co_exceptiontable, counts, names, constants
@@ -175,7 +175,9 @@ def _code_parts(code: CodeType) -> tuple:
 
 def _names(code: CodeType) -> set[str]:
     """Return all names in the code, of globals as of attributes."""
-    return set(code.co_names).union(*[_names(one) for one in code.co_consts if isinstance(one, CodeType)])
+    return set(code.co_names).union(
+        *[_names(constant) for constant in code.co_consts if isinstance(constant, CodeType)]
+    )
 
 
 def _cell_value(cell):
@@ -206,40 +208,41 @@ def describe(value) -> str:
     return _text(value, {})
 
 
-def _text(value, seen: dict) -> str:
-    """Return the text of a value; ``seen`` holds the values on the way, because a function may name itself."""
+def _text(value, described: dict) -> str:
+    """Return the text of a value; ``described`` holds the values on the way, because a function may name itself."""
     if value is None or isinstance(value, str | bytes | int | float | complex | np.generic):
         return repr(value)
-    if id(value) not in seen:
-        seen[id(value)] = value, f"as {len(seen)} above"  # with the value, so that its id is not used again
-        seen[id(value)] = value, _new_text(value, seen)
-    return seen[id(value)][1]
+    if id(value) not in described:
+        described[id(value)] = value, f"as {len(described)} above"  # with the value, so that its id is not used again
+        described[id(value)] = value, _new_text(value, described)
+    return described[id(value)][1]
 
 
-def _new_text(value, seen: dict) -> str:
+def _new_text(value, described: dict) -> str:
     if isinstance(value, BaseEstimator):
         parameters = sorted(value.get_params(deep=False).items())
-        return f"{_text(type(value), seen)}({', '.join(f'{name}={_text(one, seen)}' for name, one in parameters)})"
+        pairs = [f"{name}={_text(element, described)}" for name, element in parameters]
+        return f"{_text(type(value), described)}({', '.join(pairs)})"
     if isinstance(value, type):
-        return _name(value, () if has_version(value.__module__) else _class_parts(value), seen)
+        return _name(value, () if has_version(value.__module__) else _class_parts(value), described)
     if isinstance(value, FunctionType):
-        return _name(value, _function_parts(value), seen)
+        return _name(value, _function_parts(value), described)
     if isinstance(value, ModuleType):
         place = None if has_version(value.__name__) else getattr(value, "__file__", None)
         source = f"#{digest(Path(place).read_text(encoding='utf-8'))[:8]}" if place else ""
         return _with_version(value.__name__, value.__name__) + source
-    return _CONTAINERS.get(type(value), _object)(value, seen)
+    return _CONTAINERS.get(type(value), _object)(value, described)
 
 
-def _name(value, parts: tuple, seen: dict) -> str:
+def _name(value, parts: tuple, described: dict) -> str:
     """Return the stable name of a class of ours, or the place of a class or function and a hash of its code."""
     if name := stable_name(value.__module__, value.__qualname__):
         return f"{OURS}.{name}"
-    code = f"#{digest(_text(parts, seen))[:8]}" if parts else ""
+    code = f"#{digest(_text(parts, described))[:8]}" if parts else ""
     return _with_version(f"{value.__module__}.{value.__qualname__}", value.__module__) + code
 
 
-def _object(value, seen: dict) -> str:
+def _object(value, described: dict) -> str:
     wrapped = getattr(value, "__dict__", {}).get("__wrapped__")
     if wrapped is not None and (
         isinstance(value, type(_source_of_bagwise)) or type(value).__module__.startswith("numba.")
@@ -247,7 +250,7 @@ def _object(value, seen: dict) -> str:
         parts = type(value), wrapped, getattr(value, "targetoptions", None)  # not what it has cached or compiled
     else:
         parts = _pickled_parts(value)
-    return f"{type(value).__qualname__}:{digest(_text(parts, seen))}"
+    return f"{type(value).__qualname__}:{digest(_text(parts, described))}"
 
 
 def _pickled_parts(value) -> tuple:
@@ -268,24 +271,26 @@ def _pickled_parts(value) -> tuple:
     return make, arguments, state, items and list(items), pairs and dict(pairs)
 
 
-def _dict(value: dict, seen: dict) -> str:
-    pairs = sorted(((_text(key, seen), one) for key, one in value.items()), key=itemgetter(0))
-    return "{" + ", ".join(f"{key}: {_text(one, seen)}" for key, one in pairs) + "}"
+def _dict(value: dict, described: dict) -> str:
+    pairs = sorted(((_text(key, described), element) for key, element in value.items()), key=itemgetter(0))
+    return "{" + ", ".join(f"{key}: {_text(element, described)}" for key, element in pairs) + "}"
 
 
-def _list(value: list | tuple, seen: dict) -> str:
-    left, right = "[]" if isinstance(value, list) else "()"
-    return left + ", ".join(_text(one, seen) for one in value) + right
+def _list(value: list | tuple, described: dict) -> str:
+    opening, closing = "[]" if isinstance(value, list) else "()"
+    return opening + ", ".join(_text(element, described) for element in value) + closing
 
 
-def _set(value: set | frozenset, seen: dict) -> str:
-    elements = sorted(_text(one, dict(seen)) for one in value)  # each with its own copy: a set has no order
+def _set(value: set | frozenset, described: dict) -> str:
+    elements = sorted(
+        _text(element, dict(described)) for element in value
+    )  # each with its own copy: a set has no order
     return f"{type(value).__name__}({', '.join(elements)})"
 
 
-def _array(value: np.ndarray, seen: dict) -> str:
+def _array(value: np.ndarray, described: dict) -> str:
     if value.dtype.hasobject:
-        return f"array{value.shape}:{_list(value.ravel().tolist(), seen)}"
+        return f"array{value.shape}:{_list(value.ravel().tolist(), described)}"
     return f"array{value.shape}:{digest(value)}"
 
 

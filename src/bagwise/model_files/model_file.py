@@ -78,8 +78,12 @@ def make_header(model, *, method: str | None, target: str | None, training: dict
 
 def versions() -> dict[str, str]:
     """Return versions as the imported packages have them; their installation records may be unreadable."""
-    ours, others = {"bagwise": bagwise.__version__}, {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
-    return {"python": platform.python_version()} | ours | {name: one.__version__ for name, one in others.items()}
+    ours, libraries = {"bagwise": bagwise.__version__}, {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
+    return (
+        {"python": platform.python_version()}
+        | ours
+        | {name: library.__version__ for name, library in libraries.items()}
+    )
 
 
 def warn_of_other_versions(header: dict, path) -> None:

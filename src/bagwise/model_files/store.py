@@ -50,16 +50,15 @@ class Store:
             self.cells.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def of_work(cls, path: Path | str, work: str, *, data: str, about: str, library: str, noun: str = "cell") -> Store:
-        """Return the store of some work, or refuse a folder of other work, data or versions.
+    def of_work(cls, path: Path | str, work: str, *, library: str, data: dict[str, str], noun: str = "cell") -> Store:
+        """Return the store of some work, or refuse a folder of other work, versions or data, and name the difference.
 
         Parameters
         ----------
         path : path of the folder
         work : what kind of work it is, such as "fit of auto"
-        data : hash of the data
-        about : the data in a few words, for messages
         library : versions (`of_library`)
+        data : what else the work depends on: name -> short description or hash
         noun : what a result is called in warnings
         """
         path = Path(path)
@@ -69,15 +68,13 @@ class Store:
         names = {file.name for file in path.iterdir()} if path.exists() else set()
         if "work.json" not in names and any(name != "cells" and name[0] != "." for name in names):
             raise ValueError(f"{path} holds other files, and not those of a {work}; {WAY_OUT}")
-        store, record = cls(path, noun=noun), {"work": work, "data": data, "about": about, "library": library}
-        found = store.read_record("work") or record
-        for name, what in (("work", "other work"), ("data", "other data"), ("library", "other versions")):
-            if found.get(name) != record[name]:
-                shown = "about" if name == "data" else name
-                raise ValueError(
-                    f"{path} holds the results of a {found.get('work')} with {what}: {found.get(shown)} there, "
-                    f"{record[shown]} here; {WAY_OUT}"
-                )
+        store, record = cls(path, noun=noun), {"work": work, "versions": library, **data}
+        stored = store.read_record("work") or record
+        for name in {**record, **stored}:
+            there, here = stored.get(name, "missing"), record.get(name, "missing")
+            if there != here:
+                text = f"{path} holds the results of a {stored.get('work')} with other {name}"
+                raise ValueError(f"{text}: {there} there, {here} here; {WAY_OUT}")
         store.write_record("work", record)
         return store
 

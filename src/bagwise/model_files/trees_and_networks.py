@@ -56,8 +56,8 @@ def whole_tree(state: dict, tree) -> dict:
 
 def check_tree(tree, holder) -> None:
     """Check a tree of a decision tree or a forest."""
-    left = tree.children_left
-    check_splits(left, tree.children_right, tree.feature, left == -1, _width(holder))
+    first_child = tree.children_left
+    check_splits(first_child, tree.children_right, tree.feature, first_child == -1, _width(holder))
 
 
 def check_predictor(tree, holder) -> None:
@@ -147,13 +147,13 @@ def walk_parts(model) -> Iterator[tuple[object, object]]:
     >>> [(type(holder).__name__, part) for holder, part in walk_parts(Ridge(alpha=[2.5]))][-1]
     ('Ridge', 2.5)
     """
-    waiting, seen = [(None, model)], set()
+    waiting, visited = [(None, model)], set()
     while waiting:
         holder, part = waiting.pop()
         yield holder, part
         waiting.extend((holder, value) for value in _items(part))
-        if hasattr(part, "__dict__") and id(part) not in seen:
-            seen.add(id(part))
+        if hasattr(part, "__dict__") and id(part) not in visited:
+            visited.add(id(part))
             waiting.extend((part, value) for value in vars(part).values())
 
 

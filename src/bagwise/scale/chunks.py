@@ -1,7 +1,6 @@
 """A chunk: part of a table that reads itself, in whichever process it is.
 
-- `Chunk`: rows of a table; `BagsChunk`: some `Bags` that are in memory.
-- `FileRows`, `TableRows`: where the rows of a chunk are, in row groups of a Parquet file or in a table in memory.
+- `Chunk`: row groups of a Parquet file, whose place is a `FileRows`; `BagsChunk`: some `Bags` that are in memory.
 - `Layout`: which columns are read, and by which roles `bagwise.load` makes bags of them.
 - `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
   row can satisfy the conditions are not read.
@@ -14,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import and_
 from typing import Any
 
@@ -22,14 +21,17 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.folds import units_of
+from bagwise.bags.validation import counted, name_bags
 from bagwise.io.columns import Roles
 from bagwise.io.conditions import Where
 from bagwise.io.encodings import DATE_PARTS, OTHER
+from bagwise.io.load import load_labels
 from bagwise.io.table_files import Part, reading, visible
 from bagwise.io.tables import stack
 
 AT_ONCE = 16  # footers of distant files that are read at the same time
 READ_ROWS = 1 << 18  # rows that are read at a time
+ROW = "__row__"  # the position of a row in the table
 
 
 @dataclass(frozen=True)
@@ -66,24 +68,24 @@ class Layout:
 
 
 def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
-    """Return the columns of a table of which features and other roles are made."""
-    made = {f"{name}={level}": name for name, some in levels.items() for level in (*some, OTHER)}
-    made |= {f"{name}_{part}": name for name in dates for part in DATE_PARTS}
-    return tuple(dict.fromkeys(str(made.get(name, name)) for name in names if name is not None))
+    """Return the columns of a table of which features and other roles are derived."""
+    derived = {f"{name}={level}": name for name, own_levels in levels.items() for level in (*own_levels, OTHER)}
+    derived |= {f"{name}_{part}": name for name in dates for part in DATE_PARTS}
+    return tuple(dict.fromkeys(str(derived.get(name, name)) for name in names if name is not None))
 
 
 class Chunk:
-    """Part of a table. It can be pickled: of a file it holds only the place.
+    """Part of a table in a file. It can be pickled: it holds only the place.
 
     Parameters
     ----------
-    rows : FileRows or TableRows
+    rows : FileRows
         Where its rows are. ``n_rows`` counts them before `where` leaves some out.
     layout : Layout
         What is read of them.
     """
 
-    def __init__(self, rows: FileRows | TableRows, layout: Layout):
+    def __init__(self, rows: FileRows, layout: Layout):
         self.rows, self.layout = rows, layout
 
     @property
@@ -105,7 +107,7 @@ class Chunk:
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
         tables = self.rows.tables(needed, READ_ROWS)
         return pa.concat_tables(
-            self._typed((one if where is None else where.keep(one)).select(columns)) for one in tables
+            self._typed((table if where is None else where.keep(table)).select(columns)) for table in tables
         )
 
     def _typed(self, table):
@@ -126,23 +128,33 @@ class Chunk:
         return table
 
 
+def load_bags(table, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.ndarray | None, np.ndarray | None]:
+    """Make bags by the code of `bagwise.load`; return them with their targets and their weights, if any."""
+    bags, y, labels = load_labels(table, roles, missing=missing, fill_values=fill_values)
+    if "bag_weights" not in labels:
+        return bags, y, None
+    weight = np.asarray(labels["bag_weights"], dtype=np.float64)
+    wrong = ~(np.isfinite(weight) & (weight >= 0))
+    if wrong.any():
+        raise ValueError(
+            f"{name_bags(bags.ids, wrong)} a bag weight in column {roles.labels['bag_weights']!r} that is negative, "
+            "missing or infinite. Weights are numbers from zero up. Replace it."
+        )
+    return bags, y, weight
+
+
+@dataclass(frozen=True)
 class BagsChunk:
-    """Some `Bags` that are in memory, with their targets.
+    """Some `Bags` that are in memory, their targets and weights, and the position of the first row of each."""
 
-    Parameters
-    ----------
-    bags : Bags
-    y : one target per bag, or None
-    first : array of int
-        The position of the first instance of each bag among all instances.
-    """
-
-    def __init__(self, bags: Bags, y, first: np.ndarray):
-        self.bags, self.y, self.first = bags, y, first
+    bags: Bags
+    y: np.ndarray | None
+    weight: np.ndarray | None
+    first: np.ndarray
 
     @property
     def name(self) -> str:
-        return f"instances {self.first[0]:,} to {self.first[-1] + self.bags.sizes[-1] - 1:,}"
+        return f"{counted(len(self.bags), 'bag')} in memory"
 
     @property
     def n_rows(self) -> int:
@@ -152,21 +164,21 @@ class BagsChunk:
         return f"Chunk: {self.name} ({self.n_rows:,} rows)"
 
 
-def cut_bags(bags: Bags, y, chunk_rows: int) -> tuple[BagsChunk, ...]:
+def cut_bags(bags: Bags, y, weight, chunk_rows: int) -> tuple[BagsChunk, ...]:
     """Split bags into chunks of at most ``chunk_rows`` instances; a larger bag (group) is a chunk of its own."""
     unit = units_of(bags)
     order = np.argsort(unit, kind="stable") if bags.groups is not None else np.arange(len(bags))
-    ends = np.append(np.diff(unit[order]) != 0, True)  # of groups
-    chunks, held, rows = [], 0, 0
-    sizes, start = bags.sizes[order], 0
-    for stop in (np.flatnonzero(ends) + 1).tolist():
-        more = int(sizes[held:stop].sum())
-        if rows and rows + more > chunk_rows:
-            chunks.append(order[start:held])
-            start, rows = held, 0
-        held, rows = stop, rows + more
-    chunks.append(order[start:])
-    return tuple(BagsChunk(bags[some], None if y is None else y[some], bags.offsets[some]) for some in chunks)
+    borders = [0, *(np.flatnonzero(np.diff(unit[order])) + 1).tolist(), len(bags)]  # of groups
+    rows = np.concatenate([[0], np.cumsum(bags.sizes[order])])[borders]
+    cuts = [0]
+    for low, high in pairwise(range(len(borders))):
+        if low > cuts[-1] and rows[high] - rows[cuts[-1]] > chunk_rows:
+            cuts.append(low)
+    chosen = np.split(order, [borders[cut] for cut in cuts[1:]])
+    y, weight = ([None if array is None else array[positions] for positions in chosen] for array in (y, weight))
+    return tuple(
+        BagsChunk(bags[positions], y[k], weight[k], bags.offsets[positions]) for k, positions in enumerate(chosen)
+    )
 
 
 # Where the rows are -------------------------------------------------------------------------------------------------
@@ -193,9 +205,9 @@ class FileRows:
         # buffered, without prefetching: a row group may be larger than the memory for it
         with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
             self._refuse_change(file.metadata)
-            own = [name for name in columns if name in file.schema_arrow.names]
+            present = [name for name in columns if name in file.schema_arrow.names]
             with reading(self.name):
-                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=own, use_threads=False):
+                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=present, use_threads=False):
                     yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
 
     def _refuse_change(self, metadata) -> None:
@@ -215,60 +227,28 @@ def _mark(group) -> bytes:
     A different hash shows that the rows have changed.
     """
     columns = (group.column(j) for j in range(group.num_columns))
-    said = [
-        (one.path_in_schema, one.physical_type, one.total_compressed_size, one.data_page_offset, _range(one.statistics))
-        for one in columns
+    facts = [
+        (
+            column.path_in_schema,
+            column.physical_type,
+            column.total_compressed_size,
+            column.data_page_offset,
+            _range(column.statistics),
+        )
+        for column in columns
     ]
-    return blake2b(repr(said).encode(), digest_size=8).digest()
+    return blake2b(repr(facts).encode(), digest_size=8).digest()
 
 
 def _range(statistics) -> tuple | None:
     return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
 
 
-@dataclass(frozen=True)
-class TableRows:
-    """A slice of a pyarrow table in memory."""
-
-    table: Any  # of pyarrow
-    first: int
-
-    @property
-    def n_rows(self) -> int:
-        return self.table.num_rows
-
-    @property
-    def name(self) -> str:
-        return f"rows {self.first:,} to {self.first + self.n_rows - 1:,} of the table"
-
-    def tables(self, columns: list[str], rows: int) -> Iterator:
-        for start in range(0, self.n_rows, rows):
-            yield self.table.select(columns).slice(start, rows)
-
-    def packed(self) -> bytes:
-        """Return a stream of the slice alone; pickling the slice itself would include the whole table."""
-        import pyarrow as pa
-
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.table.schema) as stream:
-            stream.write_table(self.table)
-        return sink.getvalue().to_pybytes()
-
-    def __reduce__(self):
-        return _unpack, (self.packed(), self.first)
-
-
-def _unpack(packed: bytes, first: int) -> TableRows:
-    import pyarrow as pa
-
-    return TableRows(pa.ipc.open_stream(packed).read_all(), first)
-
-
 def plain_types(schema) -> dict:
     """Return the type of each column; of a dictionary, that of its values."""
     import pyarrow as pa
 
-    kinds = {one.name: one.type for one in schema}
+    kinds = {field.name: field.type for field in schema}
     return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
 
 
@@ -289,11 +269,11 @@ class Footer:
         """The columns of the file, then those its folders name."""
         return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
 
-    def empty(self, asked: list, only: bool):
+    def empty(self, columns: list, only: bool):
         """Return a table of the visible columns, without rows."""
         with reading(self.part.name):  # names that appear twice show themselves here
-            table = self.schema.empty_table().select(visible(self.schema.names, asked, only))
-            return self.part.add_values(table, asked)
+            table = self.schema.empty_table().select(visible(self.schema.names, columns, only))
+            return self.part.add_values(table, columns)
 
     def kept(self, where: Where | None, schema) -> list[int]:
         """Return the row groups that are not empty and may have a row that satisfies the conditions."""
@@ -309,9 +289,9 @@ class Footer:
         partition = [pc.field(v.column) == v.value for v in values if v.column in schema.names]
         with reading(self.part.name):
             path, system = self.part.place()
-            known = reduce(and_, partition) if partition else None
-            fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=known)
-            return [one.row_groups[0].id for one in fragment.split_by_row_group(expression, schema=schema)]
+            expected = reduce(and_, partition) if partition else None
+            fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=expected)
+            return [piece.row_groups[0].id for piece in fragment.split_by_row_group(expression, schema=schema)]
 
 
 def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
@@ -327,7 +307,7 @@ def _read(part: Part) -> Footer:
         return Footer(part, file.schema_arrow, sizes, marks)
 
 
-def agree(footers: list[Footer], asked: list, *, only: bool):
+def agree(footers: list[Footer], columns: list, *, only: bool):
     """Return the schema of all files: each visible column, in a type that holds its values in all of them.
 
     The rules are those by which `load` stacks tables; here the tables have no rows.
@@ -335,7 +315,7 @@ def agree(footers: list[Footer], asked: list, *, only: bool):
     kinds: dict = {}  # the first file of each kind: thousands may have the same
     for footer in footers:
         kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
-    frames = [footer.empty(asked, only) for footer in kinds.values()]
+    frames = [footer.empty(columns, only) for footer in kinds.values()]
     return stack(frames, [footer.part.name for footer in kinds.values()]).schema
 
 

@@ -16,7 +16,6 @@ from bagwise.auto.members import Member, count_folds, members_of
 from bagwise.auto.preparation import Routing
 from bagwise.bags.checks import compared, remember_range
 from bagwise.bags.folds import count_folds as checked_folds
-from bagwise.bags.folds import unit_hash
 from bagwise.bags.imputation import Imputation
 from bagwise.held_out import HeldOut
 from bagwise.intervals import Intervals
@@ -36,7 +35,7 @@ MOST_PARTS = 64
 
 def predict_bags(model, data: TrainingData) -> np.ndarray:
     """Predict the bags of all partitions."""
-    return data.per_bag("held-out", _predict, model)
+    return data.row_per_bag("held-out", _predict, model)
 
 
 def _predict(part, model) -> dict:
@@ -45,10 +44,10 @@ def _predict(part, model) -> dict:
         return {"rows": model.predict(compared(part.load()))}
 
 
-def fit_without(model, data: TrainingData, seen: np.ndarray, held_out: np.ndarray) -> HeldOut:
+def fit_without(model, data: TrainingData, training: np.ndarray, held_out: np.ndarray) -> HeldOut:
     """Fit to the bags that a mask selects, and predict those of another."""
     started = time.perf_counter()
-    fitted = fit(model, data if seen.all() else data.select(seen))
+    fitted = fit(model, data if training.all() else data.select(training))
     between = time.perf_counter()
     predictions = predict_bags(fitted, data.select(held_out)) if held_out.any() else np.empty(0)
     return HeldOut(fitted, predictions, between - started, time.perf_counter() - between)
@@ -79,24 +78,17 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     if isinstance(model.members, str):
         model.set_params(members=list(MEMBERS))
     model._check_parameters()
-    groups = None if data.known.groups is None else data.n_units
-    n_features = data.n_features
-    model.training_ = {
-        "bags": len(data),
-        "instances": int(data.known.sizes.sum()),
-        "features": n_features,
-        "groups": groups,
-    }
+    groups = None if data.bag_arrays.groups is None else data.n_units
+    n_instances = int(data.bag_arrays.sizes.sum())
+    model.training_ = {"bags": len(data), "instances": n_instances, "features": data.n_features, "groups": groups}
     data.remember(model, profile=True)
     if data.missing == "impute":
         model.imputation_ = fit_imputation(Imputation(), data)[0]  # members impute by themselves
     model.routing_ = Routing(np.empty(0, dtype=np.int64))
     folds = count_folds(data.stand_in) if isinstance(model.folds, str) and model.folds == "auto" else model.folds
-    deals = np.array([data.folds(folds, model.random_state + r) for r in range(model.repeats)])
-    options: dict[str, Any] = {"metric": model.metric, "data": data}
-    cv = ScanValidation(
-        data.stand_in, data.y, deals, data.weight, model.random_state, None, Clock(model.time_budget), **options
-    )
+    fold_ids = np.array([data.folds(folds, model.random_state + r) for r in range(model.repeats)])
+    clock, options = Clock(model.time_budget), dict[str, Any](metric=model.metric, data=data)
+    cv = ScanValidation(data.stand_in, data.y, fold_ids, data.weight, model.random_state, None, clock, **options)
     model.fold_, model.range_ = cv.fold, cv.limits()
     trials = model._try(cv, members_of(model.members), _show_nothing)
     model._blend(trials, cv, _show_nothing)
@@ -127,7 +119,7 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
     method = unfitted(intervals.method, intervals.random_state)
     if data.weight is not None:
         data = data.select(data.weight > 0)
-    noun, n_units = "bags" if data.known.groups is None else "groups", data.n_units
+    noun, n_units = "bags" if data.bag_arrays.groups is None else "groups", data.n_units
     if n_units < FEWEST[intervals.kind]:
         raise ValueError(f"kind={intervals.kind!r} needs at least {FEWEST[intervals.kind]} {noun}, not {n_units:,}")
     fold = data.folds(_count_parts(intervals, n_units, noun), intervals.random_state)
@@ -144,9 +136,9 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
         else:
             models, held_out = [], np.empty(len(data))
             for k in range(int(fold.max()) + 1):
-                found = fit_without(method, data, fold != k, fold == k)
-                held_out[fold == k] = found.predictions
-                models.append(found.model)
+                result = fit_without(method, data, fold != k, fold == k)
+                held_out[fold == k] = result.predictions
+                models.append(result.model)
             left_out, held_out = FoldModels(tuple(models)), held_out[shown]
     bags = compared(data.gather(shown))
     data.remember(intervals)
@@ -169,12 +161,9 @@ def _count_parts(intervals: Intervals, n_units: int, noun: str) -> int:
 
 def _shown(data: TrainingData, candidates: np.ndarray) -> np.ndarray:
     """Return a mask of the bags that have a score: those of the smallest hashes, as many as can be held in memory."""
-    width, n_rows = max(1, len(data.names or ())), int(data.known.sizes.sum())
+    width, n_rows = max(1, len(data.names or ())), int(data.bag_arrays.sizes.sum())
     most = int(max(FEW_BAGS, min(MOST_BAGS, MOST_VALUES // 2 * len(data) // (n_rows * width))))
-    if np.count_nonzero(candidates) <= most:
-        return candidates
-    at = np.flatnonzero(candidates)
-    order = np.argsort(np.array([unit_hash(one, 0) for one in data.known.ids[at].tolist()], dtype="S8"), kind="stable")
     chosen = np.zeros(len(data), dtype=bool)
-    chosen[at[order[:most]]] = True
+    order = data.hash_order() if np.count_nonzero(candidates) > most else np.arange(len(data))
+    chosen[order[candidates[order]][:most]] = True
     return chosen

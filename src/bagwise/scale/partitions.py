@@ -1,31 +1,27 @@
 """Partition a table by bag: every bag, and every group of bags, is whole in one partition.
 
 Where the files are clustered by bag, neighbouring chunks are partitions as they are, apart from the few bags that lie
-in several of them. Otherwise the rows of each chunk are sorted by a hash of their bag into one file, with a batch for
-each partition. From then on a partition is an ordinary `Bags`, made by the code of `bagwise.load` and kept as arrays.
+in several of them. The rows of those bags, otherwise all rows, are sorted by a hash of their bag: one file per chunk,
+with a batch for each partition. From then on a partition is an ordinary `Bags`, made by the code of `bagwise.load` and
+kept as arrays.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.folds import numbered
-from bagwise.bags.frames import FrameColumns
 from bagwise.bags.validation import ParameterError, name_bags, warn_user
-from bagwise.io.columns import find_bags, first_rows, one_per_bag
-from bagwise.io.load import load_labels
-from bagwise.scale.chunks import BagsChunk, Chunk, Layout
+from bagwise.scale.chunks import ROW, BagsChunk, Chunk, Layout, load_bags
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
 
 MOST_SPREAD = 0.25  # share of the rows that may be of bags in several chunks, before all rows are partitioned anew
-ROW = "__row__"  # the position of a row in the table
 
 
 @dataclass(frozen=True)
@@ -51,10 +47,10 @@ class Partition:
         """Return the bags; their instances are a memory map."""
         if isinstance(self.arrays, Bags):
             return self.arrays
-        found = {name: self.arrays[name] for name in self.arrays if name in _PARTS}
-        found["instances"] = np.asarray(found["instances"])
-        found["offsets"] = np.array(found["offsets"])
-        return Bags._trusted(**found, **self.about, has_missing=bool(self.arrays["has_missing"]), compared=True)
+        parts = {name: self.arrays[name] for name in self.arrays if name in _PARTS}
+        parts["instances"] = np.asarray(parts["instances"])
+        parts["offsets"] = np.array(parts["offsets"])
+        return Bags._trusted(**parts, **self.about, has_missing=bool(self.arrays["has_missing"]), compared=True)
 
 
 _PARTS = ("instances", "offsets", "ids", "groups", "weights", "covariates")
@@ -119,34 +115,25 @@ def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
     runs = _runs(scan)
     starts = np.cumsum([0, *(run.n_rows for run in runs)]).tolist()
     layout, tasks = scan.layout, [(run, start) for run, start in zip(runs, starts, strict=False)]
-    if len(runs) == 1:
-        made = passes.each("load", _load_run, tasks, layout, np.empty(0, np.uint64))
-    else:
-        hashes = passes.each("bag-hashes", _hashes, tasks, layout)
-        n_rows = sum(int(one["counts"].sum()) for one in hashes)
-        spread = _spread_bags(hashes)
-        if spread is None:
-            n = max(1, -(-n_rows // scan.chunk_rows))
-            split = passes.each("partition", _split, tasks, layout, n)
-            made = passes.each("load", _load_split, [(_Numbered(k, n_rows // n),) for k in range(n)], layout, split)
-        else:
-            whole = passes.each("load", _load_run, tasks, layout, spread)
-            rows = sum(int(one["n_rest"]) for one in whole)
-            n = -(-rows // scan.chunk_rows)
-            numbers = [(_Numbered(k, rows // n), n) for k in range(n)]
-            made = [*whole, *passes.each("load-others", _load_rest, numbers, layout, whole)]
-    made = [one for one in made if "ids" in one]
-    if not made:
+    spread: np.ndarray | None = _no_hashes
+    n_rows = 0
+    if len(runs) > 1:
+        spread, n_rows = _spread_bags(passes.each("bag-hashes", _hashes, tasks, layout))
+    n = -(-n_rows // scan.chunk_rows)
+    split = passes.each("partition", _partition, tasks, layout, spread, n)
+    joined = passes.each("load", _load, [(_Numbered(k, n_rows // n),) for k in range(n)], layout, split) if n else []
+    loaded = [arrays for arrays in [*split, *joined] if "ids" in arrays]
+    if not loaded:
         raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
-    _warn(made, scan)
+    _warn(loaded, scan)
     parts = [
-        Partition(f"partition {k}", int(one["sizes"].sum()), len(one["sizes"]), one, about)
-        for k, one in enumerate(made)
+        Partition(f"partition {k}", int(arrays["sizes"].sum()), len(arrays["sizes"]), arrays, about)
+        for k, arrays in enumerate(loaded)
     ]
-    known = _joined(made)
-    if known.groups is not None:
-        _refuse_two_groups(known.ids, scan)
-    return parts, known
+    per_bag = _joined(loaded)
+    if per_bag.groups is not None:
+        _refuse_two_groups(per_bag.ids, scan)
+    return parts, per_bag
 
 
 def _refuse_two_groups(ids: np.ndarray, scan: Scan) -> None:
@@ -155,26 +142,28 @@ def _refuse_two_groups(ids: np.ndarray, scan: Scan) -> None:
     twice = np.bincount(numbers)[numbers] > 1
     if twice.any():
         at = np.flatnonzero(twice)
-        some = np.unique(numbers[at], return_index=True)[1]
+        first = np.unique(numbers[at], return_index=True)[1]
         raise ParameterError(
             "groups",
-            f"{name_bags(ids[at[some]], np.ones(len(some), dtype=bool))} rows of more than one group in column "
+            f"{name_bags(ids[at[first]], np.ones(len(first), dtype=bool))} rows of more than one group in column "
             f"{scan.groups!r}. A bag belongs to one group, the same on all its rows.",
         )
 
 
 def _of_bags(scan: Scan, about: dict) -> tuple[list[Partition], BagArrays]:
-    parts, known = [], []
+    parts, per_bag = [], []
     for chunk in scan.chunks:
         bags = chunk.bags._with(**about, compared=True)
         parts.append(Partition(chunk.name, chunk.n_rows, len(bags), bags, {}))
-        known.append(_bag_arrays(bags, chunk.y, None, chunk.first))
-    return parts, _joined(known)
+        per_bag.append(_bag_arrays(bags, chunk.y, chunk.weight, chunk.first))
+    return parts, _joined(per_bag)
 
 
-def _joined(known: list) -> BagArrays:
+def _joined(per_bag: list) -> BagArrays:
     def joined(name):
-        return np.concatenate([np.asarray(one[name]) for one in known]) if known[0].get(name) is not None else None
+        return (
+            None if per_bag[0].get(name) is None else np.concatenate([np.asarray(arrays[name]) for arrays in per_bag])
+        )
 
     return BagArrays(**{name: joined(name) for name in BagArrays.__annotations__})
 
@@ -226,7 +215,7 @@ class _Numbered:
 def _runs(scan: Scan) -> list[Run]:
     runs: list[list[Chunk]] = [[]]
     for chunk in scan.chunks:
-        if runs[-1] and sum(one.n_rows for one in runs[-1]) + chunk.n_rows > scan.chunk_rows:
+        if runs[-1] and sum(other.n_rows for other in runs[-1]) + chunk.n_rows > scan.chunk_rows:
             runs.append([])
         runs[-1].append(chunk)
     return [Run(tuple(run)) for run in runs]
@@ -237,23 +226,29 @@ def _hashes(run: Run, start: int, layout: Layout) -> dict:
     return {"hashes": hashes, "counts": counts}
 
 
-def _spread_bags(found: list[Arrays]) -> np.ndarray | None:
-    """Return the hashes of the bags that lie in several runs; None if more than a quarter of the rows are of such bags.
+def _spread_bags(counted_hashes: list[Arrays]) -> tuple[np.ndarray | None, int]:
+    """Return the hashes of the bags that lie in several runs, and the number of their rows.
 
-    Runs are added in twos, fours and so on: in a table in random order the first few are enough to decide.
+    The hashes are None if more than a quarter of the rows are of such bags: then all rows are counted. Runs are added
+    in twos, fours and so on: in a table in random order the first few are enough to decide.
     """
-    n, spread = 1, np.empty(0, dtype=np.uint64)
-    while n < len(found):
-        n = min(2 * n, len(found))
-        hashes, counts = (np.concatenate([one[name] for one in found[:n]]) for name in ("hashes", "counts"))
+    n, spread, n_rows = 1, _no_hashes, 0
+    while n < len(counted_hashes):
+        n = min(2 * n, len(counted_hashes))
+        hashes, counts = (
+            np.concatenate([arrays[name] for arrays in counted_hashes[:n]]) for name in ("hashes", "counts")
+        )
         order = np.argsort(hashes, kind="stable")
         ordered = hashes[order]
         twice = np.append(ordered[1:] == ordered[:-1], False)
         spread = np.unique(ordered[twice])
-        marked = twice | np.append(False, twice[:-1])
-        if counts[order][marked].sum() > MOST_SPREAD * counts.sum():
-            return None
-    return spread
+        n_rows = int(counts[order][twice | np.append(False, twice[:-1])].sum())
+        if n_rows > MOST_SPREAD * counts.sum():
+            return None, sum(int(arrays["counts"].sum()) for arrays in counted_hashes)
+    return spread, n_rows
+
+
+_no_hashes = np.empty(0, dtype=np.uint64)
 
 
 def unit_hashes(column) -> np.ndarray:
@@ -288,22 +283,27 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-def _numbered(run: Run, start: int):
-    """Read a run with the position of each row in the table."""
+def _partition(run: Run, start: int, layout: Layout, spread: np.ndarray | None, n: int) -> dict:
+    """Make the bags of a run; sort the rows of bags that lie in several runs into a batch per partition.
+
+    ``spread`` has the hashes of the latter; None stands for all bags.
+    """
     import pyarrow as pa
 
     table = run.table()
-    return table.append_column(ROW, pa.array(np.arange(start, start + table.num_rows)))
-
-
-def _split(run: Run, start: int, layout: Layout, n: int) -> dict:
-    """Sort the rows of a run by partition, into a file of Arrow with a batch for each."""
-    table = _numbered(run, start)
-    part = (unit_hashes(table[layout.unit]) % np.uint64(n)).astype(np.uint16 if n < 2**16 else np.uint32)
+    table = table.append_column(ROW, pa.array(np.arange(start, start + table.num_rows)))
+    if n == 0:
+        return _arrays(table, layout)
+    hashes, arrays = unit_hashes(table[layout.unit]), {}
+    if spread is not None:
+        apart = np.isin(hashes, spread)
+        arrays = _arrays(table.filter(~apart), layout)
+        table, hashes = table.filter(apart), hashes[apart]
+    part = (hashes % np.uint64(n)).astype(np.uint16 if n < 2**16 else np.uint32)
     ordered = table.combine_chunks().take(np.argsort(part, kind="stable"))
     ends = np.cumsum(np.bincount(part, minlength=n)).tolist()
     batches = [ordered.slice(low, high - low) for low, high in zip([0, *ends], ends, strict=False)]
-    return {"batches": _as_stream(batches)}
+    return arrays | {"batches": _as_stream(batches)}
 
 
 def _as_stream(tables: list) -> np.ndarray:
@@ -319,84 +319,42 @@ def _as_stream(tables: list) -> np.ndarray:
     return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _batch(stream: np.ndarray, number: int):
-    import pyarrow as pa
-
-    return pa.Table.from_batches([pa.ipc.open_file(pa.py_buffer(stream)).get_batch(number)])
-
-
 # Bags of the rows -----------------------------------------------------------------------------------------------------
 
 
-def _load_run(run: Run, start: int, layout: Layout, spread: np.ndarray) -> dict:
-    """Make the bags of a run, and put the rows of bags that lie in several runs aside."""
-    table = _numbered(run, start)
-    if not len(spread):
-        return _arrays(table, layout) | {"n_rest": 0}
-    hashes = unit_hashes(table[layout.unit])
-    rest = np.isin(hashes, spread)
-    arrays = _arrays(table.filter(~rest), layout) | {"n_rest": np.count_nonzero(rest)}
-    return arrays | {"rest": _as_stream([table.filter(rest)])} if rest.any() else arrays
-
-
-def _load_rest(numbered: _Numbered, n: int, layout: Layout, whole: list[Arrays]) -> dict:
-    """Make bags of the rows that were put aside."""
+def _load(numbered: _Numbered, layout: Layout, split: list[Arrays]) -> dict:
+    """Make bags of the batches of one partition in all runs."""
     import pyarrow as pa
 
-    tables = []
-    for one in whole:
-        if int(one["n_rest"]):
-            table = _batch(one["rest"], 0)
-            tables.append(table.filter(unit_hashes(table[layout.unit]) % np.uint64(n) == numbered.number))
-    return _arrays(pa.concat_tables(tables), layout)
-
-
-def _load_split(numbered: _Numbered, layout: Layout, split: list[Arrays]) -> dict:
-    """Make bags of the rows of one partition in all runs."""
-    import pyarrow as pa
-
-    return _arrays(pa.concat_tables(_batch(one["batches"], numbered.number) for one in split), layout)
+    streams = [pa.py_buffer(arrays["batches"]) for arrays in split]
+    return _arrays(
+        pa.Table.from_batches([pa.ipc.open_file(stream).get_batch(numbered.number) for stream in streams]), layout
+    )
 
 
 def _arrays(table, layout: Layout) -> dict:
     """Make bags by the code of `bagwise.load`, and return them as arrays."""
     if table.num_rows == 0:
         return {}
-    rows = table[ROW].to_numpy()
-    roles, table = replace(layout.roles, labels={}), table.drop_columns([ROW])
+    rows, table = table[ROW].to_numpy(), table.drop_columns([ROW])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        bags, y, _ = load_labels(table, roles, missing=layout.missing, fill_values=layout.fill_values)
+        bags, y, weight = load_bags(table, layout.roles, layout.missing, layout.fill_values)
     assert bags.feature_names == layout.features, "the features of a partition are those of the scan"
-    name = layout.roles.labels.get("bag_weights")
-    weight = None if name is None else _bag_weights(FrameColumns(table, layout.fill_values), str(roles.bag), name)
-    kept = bags.kept or {}
-    arrays = _bag_arrays(bags, y, weight, rows[kept["row"][bags.offsets[:-1]]])
+    arrays = _bag_arrays(bags, y, weight, rows[(bags.kept or {})["row"][bags.offsets[:-1]]])
     arrays |= {"instances": bags.instances, "offsets": bags.offsets, "weights": bags.weights}
     arrays |= {"has_missing": bags.has_missing, "lost": table.num_rows - bags.n_instances}
     texts = [str(note.message) for note in notes if issubclass(note.category, UserWarning)]
     return arrays | {"notes": np.array(texts, dtype=object) if texts else None}
 
 
-def _bag_weights(columns: FrameColumns, bag: str, name: str) -> np.ndarray:
-    codes, ids = find_bags(columns, bag)
-    weight = one_per_bag(columns, name, codes, first_rows(codes), ids, noun="bag weight", parameter="bag_weights")
-    wrong = ~(np.isfinite(weight) & (weight >= 0))
-    if wrong.any():
-        raise ValueError(
-            f"{name_bags(ids, wrong)} a bag weight in column {name!r} that is negative, missing or infinite. Weights "
-            "are numbers from zero up. Replace it."
-        )
-    return weight
-
-
-def _warn(made: list[Arrays], scan: Scan) -> None:
+def _warn(loaded: list[Arrays], scan: Scan) -> None:
     """Repeat the warnings of the partitions, each kind once, and count the rows that were dropped."""
-    lost = sum(int(one["lost"]) for one in made)
+    lost = sum(int(arrays["lost"]) for arrays in loaded)
     if lost and not scan.is_filtered:
         warn_user(f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped")
-    texts = Counter(text for one in made if "notes" in one for text in one["notes"].tolist())
-    told = ("were dropped", "with other levels")  # above, or as the levels of the scan say
-    first = {text.split(" ")[0]: text for text in reversed(texts) if not any(one in text for one in told)}
-    for text in first.values():
+    texts = [text for arrays in loaded if "notes" in arrays for text in arrays["notes"].tolist()]
+    repeated = ("were dropped", "with other levels")  # counted above, or named when the table was scanned
+    texts = [text for text in texts if not any(words in text for words in repeated)]
+    for text in {text.split(" ")[0]: text for text in reversed(texts)}.values():
         warn_user(text)

@@ -5,8 +5,6 @@ A partition whose result is in the folder is not made again. So a fit that was i
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import secrets
 import shutil
 import time
@@ -18,18 +16,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.execution import executor_for
 from bagwise.execution.resources import kept_memory, one_thread
 from bagwise.execution.tasks import in_order
-from bagwise.io.atomic_files import replace_file
 from bagwise.io.table_files import is_url
 from bagwise.io.table_output import duration
 from bagwise.model_files.fingerprint import describe, digest, of_library
-from bagwise.scale.chunks import AT_ONCE, FileRows, TableRows
+from bagwise.model_files.store import Store
+from bagwise.scale.chunks import AT_ONCE
 from bagwise.scale.table_scan import Scan
 
-ABOUT = "fit.json"
 LEAST_SECONDS = 0.1  # between two steps that are reported
 
 
@@ -83,13 +79,21 @@ class Passes:
         return [Arrays(place) for place in places]
 
     def _report(self, name: str, tasks: list, missing: list[_Task]) -> Callable[[int], None]:
-        if self.progress is None:
-            return lambda number: None
-        rows = [getattr(task.call[0], "n_rows", 1) for task in missing]
-        clock = PassClock(
-            self._count, name, sum(getattr(task[0], "n_rows", 1) for task in tasks), sum(rows), self.progress
-        )
-        return lambda number: clock(rows[number])
+        """Return a function that reports a `PassStep` when a task ends; tasks whose results exist take no time."""
+        rows, number, report = [_n_rows(task.call) for task in missing], self._count, self.progress
+        total = sum(map(_n_rows, tasks))
+        first = done = total - sum(rows)
+        started = reported = time.perf_counter()
+
+        def end(at: int) -> None:
+            nonlocal done, reported
+            done += rows[at]
+            now = time.perf_counter()
+            if report is not None and (now - reported >= LEAST_SECONDS or done == total):
+                reported, rate = now, (done - first) / max(now - started, 1e-9)
+                report(PassStep(number, name, done, total, rate, (total - done) / rate))
+
+        return end
 
     def forget(self, since: int) -> None:
         """Remove the results of passes after number ``since`` from a temporary folder; a work folder keeps them."""
@@ -111,6 +115,10 @@ class _Task(NamedTuple):
 
     def __str__(self) -> str:
         return str(getattr(self.call[0], "name", f"partition {self.place.name}"))
+
+
+def _n_rows(call: tuple) -> int:
+    return getattr(call[0], "n_rows", 1)
 
 
 def _make(task: _Task, function: Callable, *shared) -> None:
@@ -214,74 +222,31 @@ def _is_whole(place: Path) -> bool:
 
 
 def open_work(work, scan: Scan, method) -> Path | None:
-    """Create the work folder of a fit, or open it again; one of other data, method or version is refused."""
+    """Return the folder of the passes of a fit; refuse one of other data, another method or another version."""
     if work is None:
         return None
-    path = Path(work)
     if is_url(work):
         raise ValueError(f"Got the URL {work} as work. The work folder is a path that all workers reach.")
-    if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"{path} is a file. The work folder must be a folder, or a new name.")
-    path.mkdir(parents=True, exist_ok=True)
-    about = {"library": of_library(), "method": describe(method), "data": describe_scan(scan)}
-    place, names = path / ABOUT, sorted(one.name for one in path.iterdir() if one.name != "__pycache__")
-    if ABOUT in names:
-        difference = _difference(place, about)
-        if difference is not None:
-            text = f"{path} holds passes {difference}. Give another folder as "
-            raise ParameterError("work", text, Parameter("work"), ", or remove this one.")
-    elif names:
-        raise FileExistsError(
-            f"{path} is not a work folder of a fit: it holds {names[0]}. Give an empty folder, or a new name."
-        )
-    else:
-        text = json.dumps(about, indent=1)
-        replace_file(place, lambda path: path.write_text(text, encoding="utf-8"))
-    return path
+    data = {"method": f"{type(method).__name__} ({digest(describe(method))})", **describe_scan(scan)}
+    store = Store.of_work(work, "fit of a scan", library=of_library(), data=data)
+    return store.cells / digest(of_library(), *data.items())
 
 
-def _difference(place: Path, new: dict) -> str | None:
-    """Return in which respect the passes in a folder are those of another fit; None if in none."""
-    try:
-        old = json.loads(place.read_text(encoding="utf-8"))
-        if old["library"] != new["library"]:
-            return f"by another version: {old['library']}, where this is {new['library']}"
-        if old["method"] != new["method"]:
-            return "of another method, or of the same with other parameters"
-        files, others = old["data"]["files"], new["data"]["files"]
-        changed = [name for name in {**others, **files} if files.get(name) != others.get(name)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return f"of an unknown fit, because {ABOUT} is damaged"
-    if changed:
-        first, more = changed[0], f" (and {len(changed) - 1:,} others)" if changed[1:] else ""
-        what = "is gone" if first not in others else "has changed" if first in files else "is new"
-        return f"over other data: {first}{more} {what}"
-    return None if old["data"] == new["data"] else "over other columns, rows or chunks of the data"
-
-
-def describe_scan(scan: Scan) -> dict:
-    """Describe the data of a scan: its files by size and time, what is read of them, and how it is cut into chunks."""
-    fields = {one.name: getattr(scan, one.name) for one in dataclasses.fields(scan)}
-    read = {name: fields[name] for name in ("layout", "n_rows", "chunk_rows", "categories")}
+def describe_scan(scan: Scan) -> dict[str, str]:
+    """Describe the data of a scan: what is read, and the size and time of each file, or the content of the bags."""
+    data = {"columns, conditions or chunks": digest(describe((scan.layout, scan.categories, scan.chunk_rows)))}
+    if not scan.files:
+        bags = [describe((chunk.bags, chunk.y, chunk.weight)) for chunk in scan.chunks]
+        return data | {"bags": digest(*bags)}
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        files = dict(pool.map(lambda part: (part.name, part.stamp()), scan.files.values()))
-    return {"files": files, "read": digest(describe(read)), "chunks": digest(*map(_describe_chunk, scan.chunks))}
-
-
-def _describe_chunk(chunk) -> str:
-    rows = getattr(chunk, "rows", None)
-    if isinstance(rows, FileRows):
-        return f"{rows.part} {rows.groups} {rows.n_rows}"
-    if isinstance(rows, TableRows):
-        return digest(np.frombuffer(rows.packed(), np.uint8))
-    return describe((chunk.bags, chunk.y))
+        return data | dict(pool.map(lambda part: (f"contents of {part.name}", part.stamp()), scan.files.values()))
 
 
 # Progress -----------------------------------------------------------------------------------------------------------
 
 
 class PassStep(NamedTuple):
-    """The progress of a pass: its number and name, rows done of all, rows per second and seconds left (None at first).
+    """The progress of a pass: its number and name, rows done of all, rows per second and seconds left.
 
     Examples
     --------
@@ -293,31 +258,12 @@ class PassStep(NamedTuple):
     name: str
     rows: int
     total: int
-    rate: float | None = None
-    seconds_left: float | None = None
+    rate: float
+    seconds_left: float
 
     def __str__(self) -> str:
         text = f"pass {self.number}, {self.name}: {self.rows:,} of {self.total:,} rows"
-        if self.rate is None or self.seconds_left is None:
-            return text
         return f"{text}, {self.rate:,.0f} rows/s, {duration(self.seconds_left)} left"
-
-
-class PassClock:
-    """Report the steps of a pass as its tasks end; tasks whose results were there take no time."""
-
-    def __init__(self, number: int, name: str, total: int, missing: int, report: Callable[[PassStep], object]):
-        self.number, self.name, self.total, self.report = number, name, total, report
-        self.first = self.done = total - missing
-        self.started = self._reported = time.perf_counter()
-
-    def __call__(self, rows: int) -> None:
-        self.done += rows
-        now = time.perf_counter()
-        if now - self._reported >= LEAST_SECONDS or self.done == self.total:
-            self._reported = now
-            rate = (self.done - self.first) / max(now - self.started, 1e-9)
-            self.report(PassStep(self.number, self.name, self.done, self.total, rate, (self.total - self.done) / rate))
 
 
 class PassDisplay:

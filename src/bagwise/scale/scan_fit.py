@@ -134,15 +134,15 @@ def _fit_steps(model, data: TrainingData):
         model = fit_head(model, data)
         data.remember_profile(model)
         return model
-    seen, fitted, rest = data, [], [step for _, step in model.steps]
-    while len(rest) > 1 and not isinstance(rest[0], Embedding):
-        stage, seen = fit_stage(rest.pop(0), seen)
+    current, fitted, steps = data, [], [step for _, step in model.steps]
+    while len(steps) > 1 and not isinstance(steps[0], Embedding):
+        stage, current = fit_stage(steps.pop(0), current)
         fitted.append(stage)
-    if isinstance(rest[0], Embedding):
-        embedding, rows = fit_embedding(clone(rest[0]), seen)
-        fitted += [embedding, *fit_rows(rest[1:], rows, seen)]
+    if isinstance(steps[0], Embedding):
+        embedding, rows = fit_embedding(clone(steps[0]), current)
+        fitted += [embedding, *fit_rows(steps[1:], rows, current)]
     else:
-        fitted.append(fit_head(rest[0], seen))
+        fitted.append(fit_head(steps[0], current))
     names = [name for name, _ in model.steps]
     model = clone(model)
     model.steps = list(zip(names, fitted, strict=True))
@@ -155,7 +155,7 @@ def _fit_sample(model, data: TrainingData):
     chosen = data.by_hash()
     if not chosen.all():
         warn_of_sample(int(chosen.sum()), len(data), type(model).__name__)
-    order = np.argsort(data.known.first[chosen], kind="stable")  # as they come in the table
+    order = np.argsort(data.bag_arrays.first[chosen], kind="stable")  # as they come in the table
     bags, y = data.gather(chosen)._with(compared=False)[order], data.y[chosen][order]
     weight = None if data.weight is None else data.weight[chosen][order]
     return clone(model).fit(bags, y, **({} if weight is None else {"sample_weight": weight}))

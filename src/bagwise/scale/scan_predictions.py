@@ -118,8 +118,8 @@ def predict_scan(
     >>> table = pd.DataFrame({"site": [1, 2, 1, 2], "red": [0.0, 1.0, 2.0, 3.0], "aod": [0.1, 0.3, 0.1, 0.3]})
     >>> bags, y = bw.load(table, bag="site", target="aod")
     >>> model = bw.method("aggregated").fit(bags, y)
-    >>> found = bw.predict_scan(model, bw.scan(table, bag="site", features=["red"], chunk_rows=2))
-    >>> found.ids.tolist(), bool(np.allclose(found.values, model.predict(bags)))
+    >>> predicted = bw.predict_scan(model, bw.scan(table, bag="site", features=["red"], chunk_rows=2))
+    >>> predicted.ids.tolist(), bool(np.allclose(predicted.values, model.predict(bags)))
     ([1, 2], True)
     """
     check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
@@ -131,23 +131,23 @@ def predict_scan(
                 f"The bag column is called {scan.bag!r}, as a column of the output is. Rename the bag column first."
             )
     with Passes(executor, within=work) as passes:
-        parts, known = partition(scan, passes)
-        found = passes.each("predict", _predict, [(part,) for part in parts], model, level, bounded)
-        _warn(found, [part.n_bags for part in parts], known.ids)
+        parts, per_bag = partition(scan, passes)
+        predicted = passes.each("predict", _predict, [(part,) for part in parts], model, level, bounded)
+        _warn(predicted, [part.n_bags for part in parts], per_bag.ids)
         scan.warn_of_new_files()
         columns = ["values", *(["lower", "upper"] if bounded else [])]
         if out is not None:
             starts = np.cumsum([0, *(part.n_bags for part in parts)]).tolist()
             rows = [slice(low, high) for low, high in zip(starts, starts[1:], strict=False)]
             tasks = [
-                (part, k, one, known.ids[some], known.sizes[some])
-                for k, (part, one, some) in enumerate(zip(parts, found, rows, strict=True))
+                (part, k, arrays, per_bag.ids[bags], per_bag.sizes[bags])
+                for k, (part, arrays, bags) in enumerate(zip(parts, predicted, rows, strict=True))
             ]
             new_folder(out, lambda folder: passes.each("write", _write, tasks, columns, scan.bag, folder))
             return WrittenPredictions(out, scan.bag, bounded=bounded)
-        order = np.argsort(known.first, kind="stable")
-        values = {name: np.concatenate([one[name] for one in found])[order] for name in columns}
-        return Predictions(known.ids[order], values.pop("values"), known.sizes[order], **values)
+        order = np.argsort(per_bag.first, kind="stable")
+        values = {name: np.concatenate([arrays[name] for arrays in predicted])[order] for name in columns}
+        return Predictions(per_bag.ids[order], values.pop("values"), per_bag.sizes[order], **values)
 
 
 def _gives_intervals(model, level: float | None) -> bool:
@@ -181,23 +181,23 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
     return arrays
 
 
-def _warn(found: list, n_bags: list[int], ids: np.ndarray) -> None:
+def _warn(predicted: list, n_bags: list[int], ids: np.ndarray) -> None:
     """Repeat the warnings of the partitions, and warn once of values far outside the range of training."""
-    for text in dict.fromkeys(text for one in found if "notes" in one for text in one["notes"].tolist()):
+    for text in dict.fromkeys(text for arrays in predicted if "notes" in arrays for text in arrays["notes"].tolist()):
         warn_user(text)
-    marked = np.concatenate([one["far"] for one in found])
-    for one in found:
-        if "far_value" in one:
-            value, low, high = one["far_value"].tolist()
-            say_far(ids, marked, FarValue(value, str(one["far_column"][0]), low, high))
+    marked = np.concatenate([arrays["far"] for arrays in predicted])
+    for arrays in predicted:
+        if "far_value" in arrays:
+            value, low, high = arrays["far_value"].tolist()
+            say_far(ids, marked, FarValue(value, str(arrays["far_column"][0]), low, high))
             return
 
 
-def _write(part, number: int, found, ids, sizes, columns: list[str], bag: str, folder: Path) -> dict:
+def _write(part, number: int, predicted, ids, sizes, columns: list[str], bag: str, folder: Path) -> dict:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    values = [found[name] for name in columns]
+    values = [predicted[name] for name in columns]
     named = {bag: ids, "prediction": values[0], "instances": sizes} | dict(zip(columns[1:], values[1:], strict=True))
     table = pa.table({name: pa.array(np.asarray(column)) for name, column in named.items()})
     replace_file(folder / f"part-{number:05d}.parquet", lambda path: pq.write_table(table, path))

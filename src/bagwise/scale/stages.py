@@ -18,6 +18,7 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from bagwise.auto.members import MeanTarget
 from bagwise.bags import Bags
+from bagwise.bags.checks import compared
 from bagwise.bags.imputation import SHARE, Imputation, bag_medians
 from bagwise.bags.segments import pooled, segment_mean
 from bagwise.bags.validation import warn_user
@@ -36,10 +37,7 @@ from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.streamed_networks import fit_networks
 from bagwise.scale.training_data import (
     MOST_VALUES,
-    Columns,
-    Through,
     TrainingData,
-    spread_covariates,
 )
 
 MOST_FOLDS = 64
@@ -60,7 +58,7 @@ def is_streamed(model) -> bool:
 
 def _is_streamed_stage(stage) -> bool:
     if isinstance(stage, OutOfFoldUnion):
-        return all(_is_streamed_stage(one) for _, one in stage.learners)
+        return all(_is_streamed_stage(learner) for _, learner in stage.learners)
     if isinstance(stage, OutOfFold):
         judged = stage.judge is None or _is_streamed_head(stage.judge, 1)
         return judged and (isinstance(stage.regressor, NetworkRegressor) or _is_ridge(stage.regressor))
@@ -77,12 +75,12 @@ def _is_streamed_head(head, n_features: int | None) -> bool:
     if isinstance(head, MeanTarget):
         return True
     if isinstance(head, PredictionBlend):
-        return all(isinstance(one, EmbeddingRidge) and _is_streamed_head(one, 1) for _, one in head.readings)
+        return all(isinstance(part, EmbeddingRidge) and _is_streamed_head(part, 1) for _, part in head.readings)
     if isinstance(head, AggregateGP) and head.likelihood != "gaussian":
         return False
     if not isinstance(head, HEADS) or isinstance(head, EmbeddingRidge) and not isinstance(head.fresh_head(), RidgePath):
         return False
-    return all(is_streamed_embedding(head.embedding_for(one), n_features) for one in head.settings())
+    return all(is_streamed_embedding(head.embedding_for(part), n_features) for part in head.settings())
 
 
 def is_streamed_embedding(embedding, n_features: int | None = None) -> bool:
@@ -118,42 +116,50 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, data: TrainingData) -> tuple[EachInstance, TrainingData]:
-    """Fit from the moments and extremes of the columns; covariates have a scaler of their own."""
+    """Fit scalers of scikit-learn, which learn from rows: two have the extremes of all rows, two their moments.
+
+    The moments are those of the rows between 0 and 1, in the dtype of the data, as in memory. Covariates have a scaler
+    of their own.
+    """
     stage, columns = clone(stage), data.columns
+    stage.estimator_ = clone(stage.estimator)
+    (_, ranged), (_, standardised) = stage.estimator_.steps
     # A column that varies by rounding alone is constant: the order of adding must not decide how it is scaled.
-    live = varies(columns.deviation, np.maximum(np.abs(columns.low), np.abs(columns.high)))
-    stage.estimator_ = _scaled(clone(stage.estimator), columns, live)
+    varying = varies(columns.deviation, np.maximum(np.abs(columns.low), np.abs(columns.high)))
+    ends = np.vstack([columns.low, np.where(varying, columns.high, columns.low)])
+    ranged.fit(ends.astype(data.parts[0].load().dtype))
+    scaled = data.through(partial(_transform_rows, scaler=ranged)).columns
+    mean, deviation = np.where(varying, scaled.mean, 0.0), np.where(varying, scaled.deviation, 0.0)
+    standardised.fit(np.vstack([mean - deviation, mean + deviation]))
+    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
     data.remember(stage)
     covariates = data.covariates
     if covariates is not None:
         stage.covariate_scaler_ = make_pipeline(MinMaxScaler(clip=True), StandardScaler()).fit(covariates)
         covariates = stage.covariate_scaler_.transform(covariates)
-    known = replace(data.known, covariates=covariates)
-    return stage, replace(data.through(Through(stage), data.names), known=known)
+    bag_arrays = replace(data.bag_arrays, covariates=covariates)
+    return stage, replace(data.through(partial(_transform_bags, stage=stage), data.names), bag_arrays=bag_arrays)
 
 
-def _scaled(scaler: Pipeline, columns: Columns, live: np.ndarray) -> Pipeline:
-    """Fit a scaler of scikit-learn, which learns from rows: two have the extremes of all, two their moments."""
-    (_, ranged), (_, standardised) = scaler.steps
-    ranged.fit(np.vstack([columns.low, np.where(live, columns.high, columns.low)]))
-    mean = np.where(live, columns.mean * ranged.scale_ + ranged.min_, 0.0)
-    deviation = np.where(live, columns.deviation * ranged.scale_, 0.0)
-    standardised.fit(np.vstack([mean - deviation, mean + deviation]))
-    ranged.n_samples_seen_ = standardised.n_samples_seen_ = columns.n
-    return scaler
+def _transform_rows(bags: Bags, scaler) -> Bags:
+    return bags._with(instances=scaler.transform(bags.instances))
+
+
+def _transform_bags(bags: Bags, stage) -> Bags:
+    return compared(stage.transform(bags))
 
 
 def fit_imputation(stage: Imputation, data: TrainingData) -> tuple[Imputation, TrainingData]:
     """Fit from the medians of the bags: of at most 100,000, by a hash of their ids."""
     stage = clone(stage)
-    few = data.select(data.by_hash(MOST_MEDIANS * max(1, int(data.known.sizes.mean())) * len(data.names or (1,))))
-    found = few.each("medians", _medians)
+    few = data.select(data.by_hash(MOST_MEDIANS * max(1, int(data.bag_arrays.sizes.mean())) * len(data.names or (1,))))
+    medians = few.each("medians", _medians)
     columns = Bags._trusted(instances=np.zeros((1, data.n_features)), offsets=[0, 1], feature_names=data.names)
-    missing = any(bool(one["missing"]) for one in data.each("missing", _missing))
-    stage.fit_medians(np.concatenate([one["rows"] for one in found]), columns, has_missing=missing)
+    missing = any(bool(arrays["missing"]) for arrays in data.each("missing", _missing))
+    stage.fit_medians(np.concatenate([arrays["rows"] for arrays in medians]), columns, has_missing=missing)
     data.remember(stage)
     names = None if data.names is None else (*data.names, *[SHARE] * stage.has_share_)
-    return stage, replace(data.through(Through(stage), names), missing="imputed")
+    return stage, replace(data.through(partial(_transform_bags, stage=stage), names), missing="imputed")
 
 
 def _medians(part) -> dict:
@@ -170,21 +176,21 @@ def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion
     stage.learners_ = {}
     for name, learner in stage.learners:
         try:
-            fitted, seen = fit_out_of_fold(learner, data)
+            fitted, result = fit_out_of_fold(learner, data)
         except (ValueError, np.linalg.LinAlgError) as error:
             failed = error
             warn_user(f"the learner {name!r} is left out: {error}")
             continue
         stage.learners_[name], stage.fold_ = fitted, fitted.fold_
-        predicted.append(seen)
+        predicted.append(result)
     if failed is not None and not predicted:
         raise failed
     data.remember(stage)
     parts = []
-    for own in zip(*(one.parts for one in predicted), strict=True):
-        changes = [part.change for part in own]
-        paths, columns = (tuple(getattr(one, what)[0] for one in changes) for what in ("paths", "columns"))
-        parts.append(replace(own[0], change=replace(changes[0], paths=paths, columns=columns)))
+    for parts_of_learners in zip(*(result.parts for result in predicted), strict=True):
+        changes = [part.change for part in parts_of_learners]
+        paths, columns = (tuple(getattr(result, name)[0] for result in changes) for name in ("paths", "columns"))
+        parts.append(replace(parts_of_learners[0], change=replace(changes[0], paths=paths, columns=columns)))
     return stage, replace(predicted[0], parts=parts, names=tuple(map(str, stage.learners_)), _cached={})
 
 
@@ -199,29 +205,31 @@ def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Tr
         raise ValueError(f"Got {n_folds:,} folds. A scan allows at most {MOST_FOLDS}. Set folds to fewer.")
     if data.weight is not None and len(set(stage.fold_[data.weight > 0].tolist())) < 2:
         raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
-    weight = np.ones(len(data)) if stage.weighting == "instance" else 1 / data.known.totals
+    weight = np.ones(len(data)) if stage.weighting == "instance" else 1 / data.bag_arrays.totals
     weight = weight if data.weight is None else weight * data.weight
-    weight = weight * (data.known.sizes.sum() / (weight @ data.known.totals))  # of mean one over the instances
+    weight = weight * (
+        data.bag_arrays.sizes.sum() / (weight @ data.bag_arrays.totals)
+    )  # of mean one over the instances
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     if data.covariates is not None:
         names = None if data.names is None else (*data.names, *data.covariate_names)
-        data = data.through(spread_covariates, names, ())
+        data = data.through(Bags.spread, names, ())
     fit = fit_fold_ridges if isinstance(regressor, RandomFeatureRidge) else partial(fit_networks, stage=stage)
     models, result = fit(regressor, data, fold=stage.fold_, weight=weight)
-    found = data.each("predictions", _predictions, models, own=(stage.fold_,))
-    means = np.concatenate([one["means"] for one in found])
+    predicted = data.each("predictions", _predictions, models, per_bag=(stage.fold_,))
+    means = np.concatenate([arrays["means"] for arrays in predicted])
     errors = np.average((means - data.y[:, None]) ** 2, axis=0, weights=data.weight)
     carried = carried if stage.keep_covariates else replace(carried, covariate_names=())
     if len(errors) > 1:
         if stage.judge is not None:
             errors = np.array(
-                [fit_head(clone(stage.judge), carried.with_columns(found, c)).error_ for c in range(len(errors))]
+                [fit_head(clone(stage.judge), carried.with_columns(predicted, c)).error_ for c in range(len(errors))]
             )
         stage.candidate_errors_ = errors
     chosen = int(np.argmin(errors))
     stage.keep(result, chosen)
     carried.remember(stage)
-    return stage, carried.with_columns(found, chosen)
+    return stage, carried.with_columns(predicted, chosen)
 
 
 def _predictions(part, fold: np.ndarray, models) -> dict:
@@ -258,9 +266,9 @@ def fit_fold_ridges(regressor: RandomFeatureRidge, data: TrainingData, *, fold, 
         features = features.fit_moments(columns.mean, columns.scale, first)
     origin = np.concatenate([[0.0], features.transform(first).mean(axis=0, dtype=np.float64), [data.y.mean()]])
     sums: dict[int, np.ndarray] = {}
-    for one in data.each("fold-sums", _fold_sums, features, origin, own=(fold, weight, data.y)):
-        for name in one:
-            sums[int(name)] = sums[int(name)] + one[name] if int(name) in sums else np.array(one[name])
+    for arrays in data.each("fold-sums", _fold_sums, features, origin, per_bag=(fold, weight, data.y)):
+        for name in arrays:
+            sums[int(name)] = sums[int(name)] + arrays[name] if int(name) in sums else np.array(arrays[name])
     without, result = regressor.solve_folds(features, {k: sums[k] for k in sorted(sums)}, origin)
     return FoldRidges(features, without), result
 
@@ -293,18 +301,13 @@ def _transform(part, transform: Callable) -> dict:
     return {"rows": transform(part.load())}
 
 
-def without_covariates(bags: Bags) -> Bags:
-    """Return the bags without their covariates."""
-    return bags.without_covariates()
-
-
 def fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlocks]]:
     """Yield each setting of a head, the embedding fitted with it, and the rows of all bags."""
     settings = head.settings()
-    unfitted = [head.embedding_for(one) for one in settings]
+    unfitted = [head.embedding_for(setting) for setting in settings]
     if data.covariates is not None and not reads_covariates(unfitted[0]):
-        data = data.through(without_covariates, data.names, ())
-    if all(isinstance(one, KernelMean) for one in unfitted):
+        data = data.through(Bags.without_covariates, data.names, ())
+    if all(isinstance(embedding, KernelMean) for embedding in unfitted):
         yield from zip(settings, *_kernel_means(unfitted, data), strict=True)
         return
     for setting, embedding in zip(settings, unfitted, strict=True):
@@ -329,18 +332,21 @@ def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
 
 def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, RowBlocks]:
     data.remember(embedding)
-    levels = [one for some in (data.parts[0].load().categories or {}).values() for one in some]
+    categories = data.parts[0].load().categories or {}
+    levels = [level for levels in categories.values() for level in levels]
     names, middle = {name: j for j, name in enumerate(data.names or ())}, embedding.feature_range_in_.mean(axis=0)
     embedding.remember_levels(data.gather(np.arange(len(data)) == 0))
     embedding.levels_ = np.isin(list(names), levels) if names else embedding.levels_
     embedding.by_ = [(j, float(middle[j])) for j, _ in embedding.by_]
     data.remember(embedding)
-    found = data.each("statistics", _all_statistics, embedding)
-    rows = RowBlocks.of(*(one.path("rows") for one in found), whole=data.known.groups is not None)
-    ends = [one["ends"] for one in found]
-    low, high = np.fmin.reduce([one[0] for one in ends]), np.fmax.reduce([one[1] for one in ends])
-    missing, known = (np.logical_or.reduce([one[name] for one in found], axis=0) for name in ("missing", "is_known"))
-    embedding.keep_columns((high > low) | (missing & known))
+    statistics = data.each("statistics", _all_statistics, embedding)
+    rows = RowBlocks.of(*(arrays.path("rows") for arrays in statistics), whole=data.bag_arrays.groups is not None)
+    ends = [arrays["ends"] for arrays in statistics]
+    low, high = np.fmin.reduce([low for low, _ in ends]), np.fmax.reduce([high for _, high in ends])
+    missing, is_known = (
+        np.logical_or.reduce([arrays[name] for arrays in statistics], axis=0) for name in ("missing", "is_known")
+    )
+    embedding.keep_columns((high > low) | (missing & is_known))
     return embedding, rows.chosen_columns(np.flatnonzero(embedding.varies_))
 
 
@@ -355,10 +361,10 @@ def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[Landma
     few = data.gather(np.arange(len(data)) == 0)
     embedding.fit_sample(few, data.sample(*embedding.sampling()))
     data.remember(embedding)
-    found = data.each("landmarks", _landmark_sums, embedding)
-    second, outer = (np.sum([one[name] for one in found], axis=0) for name in ("second", "outer"))
-    embedding.keep_noise_sums(second, outer, sum(int(one["n_several"]) for one in found))
-    return embedding, RowBlocks.of(*(one.path("rows") for one in found), whole=data.known.groups is not None)
+    sums = data.each("landmarks", _landmark_sums, embedding)
+    second, outer = (np.sum([arrays[name] for arrays in sums], axis=0) for name in ("second", "outer"))
+    embedding.keep_noise_sums(second, outer, sum(int(arrays["n_several"]) for arrays in sums))
+    return embedding, RowBlocks.of(*(arrays.path("rows") for arrays in sums), whole=data.bag_arrays.groups is not None)
 
 
 def _landmark_sums(part, embedding: LandmarkMean) -> dict:
@@ -374,15 +380,15 @@ def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[
     spread = float(columns.deviation[0]) or 1.0
     ends = data.gather(np.arange(len(data)) == 0)
     for embedding in unfitted:
-        low, high, mean = (float(one[0]) for one in (columns.low, columns.high, columns.mean))
+        low, high, mean = (float(values[0]) for values in (columns.low, columns.high, columns.mean))
         fitted.append(embedding.fit_range(ends, low, high, mean, spread))
         data.remember(embedding)
-    keys = [(one.spread_, *(float(end[0]) for end in one.range_)) for one in fitted]
+    keys = [(embedding.spread_, *(float(end[0]) for end in embedding.range_)) for embedding in fitted]
     longest: dict[tuple, KernelMean] = {}
-    for key, one in zip(keys, fitted, strict=True):
-        longest[key] = max(one, longest.get(key, one), key=lambda each: each.length_)
-    rows = {key: data.rows("polynomials", _transform, one.polynomial_means) for key, one in longest.items()}
-    return fitted, [rows[key].through(one.to_features_) for key, one in zip(keys, fitted, strict=True)]
+    for key, embedding in zip(keys, fitted, strict=True):
+        longest[key] = max(embedding, longest.get(key, embedding), key=lambda each: each.length_)
+    rows = {key: data.rows("polynomials", _transform, embedding.polynomial_means) for key, embedding in longest.items()}
+    return fitted, [rows[key].through(embedding.to_features_) for key, embedding in zip(keys, fitted, strict=True)]
 
 
 # Heads ----------------------------------------------------------------------------------------------------------------
@@ -400,13 +406,15 @@ def fit_head(head, data: TrainingData):
     if isinstance(head, EmbeddingRidge):
         head.check_offset(data.n_features)
         head.remember_targets(data.y, data.weight)
-        offset = 0.0 if head.offset == "none" else data.per_bag("offset", _offsets, head.offset)
-        head.fit_embedded(fit_embeddings(head, data), data.y - offset, data.weight, data.known.groups, data.covariates)
+        offset = 0.0 if head.offset == "none" else data.row_per_bag("offset", _offsets, head.offset)
+        head.fit_embedded(
+            fit_embeddings(head, data), data.y - offset, data.weight, data.bag_arrays.groups, data.covariates
+        )
         data.remember(head)
         return head
     if data.covariates is not None:
         names = None if data.names is None else (*data.names, *data.covariate_names)
-        data = data.through(spread_covariates, names, ())
+        data = data.through(Bags.spread, names, ())
     weight = np.ones(len(data)) if data.weight is None else data.weight
     if isinstance(head, EvidenceRidge):
         fold = (
@@ -414,10 +422,10 @@ def fit_head(head, data: TrainingData):
         )
         head.fit_embedded(fit_embeddings(head, data), data.y, weight, fold)
     else:
-        head.fit_embedded(fit_embeddings(head, data), data.y, weight, data.known.totals)
-        ends = [one["ends"] for one in data.each("exposures", _exposures)]
-        own = None if ends[0].size == 0 else (min(one[0] for one in ends), max(one[1] for one in ends))
-        head.remember_exposures(own, data.known.totals)
+        head.fit_embedded(fit_embeddings(head, data), data.y, weight, data.bag_arrays.totals)
+        ends = [arrays["ends"] for arrays in data.each("exposures", _exposures)]
+        exposures = None if ends[0].size == 0 else (min(low for low, _ in ends), max(high for _, high in ends))
+        head.remember_exposures(exposures, data.bag_arrays.totals)
     data.remember(head, apart=False)
     return head
 
@@ -439,7 +447,7 @@ def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:
     head.range_ = data.columns.low, data.columns.high
     fitted, failed = {}, None
     for j, learner in enumerate(head.learners_):
-        column = data.through(_Column(j))
+        column = data.through(partial(_select_column, column=j))
         for name, reading in head.readings:
             try:
                 fitted[f"{learner}:{name}"] = fit_head(reading, column)
@@ -453,20 +461,16 @@ def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:
     return head
 
 
-@dataclass(frozen=True)
-class _Column:
-    """Select one column of the instances."""
-
-    column: int
-
-    def __call__(self, bags: Bags) -> Bags:
-        return bags._with(instances=bags.instances[:, [self.column]], feature_names=None)
+def _select_column(bags: Bags, column: int) -> Bags:
+    return bags._with(instances=bags.instances[:, [column]], feature_names=None)
 
 
 def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
     """Fit the last steps of a pipeline, of scikit-learn, to the rows of bags: of a sample if they are many."""
     most = max(2, MOST_VALUES // rows.width)
-    chosen = data.by_hash(int(data.known.sizes.mean() * (len(data.names or ()) + len(data.covariate_names)) * most))
+    chosen = data.by_hash(
+        int(data.bag_arrays.sizes.mean() * (len(data.names or ()) + len(data.covariate_names)) * most)
+    )
     if not chosen.all():
         warn_of_sample(int(chosen.sum()), len(data), type(regressors[-1]).__name__)
     Z = np.vstack([block for _, block in rows[chosen].blocks()])
@@ -476,9 +480,9 @@ def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
     return [step for _, step in model.steps]
 
 
-def warn_of_sample(n: int, n_bags: int, what: str) -> None:
+def warn_of_sample(n: int, n_bags: int, name: str) -> None:
     """Warn that a method was fitted to some of the bags."""
     warn_user(
-        f"{what} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash "
+        f"{name} reads all its bags at once, and was fitted to a sample of {n:,} of {n_bags:,} bags, drawn by a hash "
         f"of their ids. All bags would need more than {MOST_VALUES:,} numbers in memory."
     )

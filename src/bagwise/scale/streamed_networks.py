@@ -60,7 +60,7 @@ class RowStream:
     Attributes
     ----------
     parts : tuple of partitions
-    known : tuple of Arrays
+    bag_values : tuple of Arrays
         For each partition fold, weight (of mean one over the rows) and target of its bags.
     n_features, dtype : of the rows
     rows : int, the most rows of a buffer
@@ -69,7 +69,7 @@ class RowStream:
     """
 
     parts: tuple
-    known: tuple[Arrays, ...]
+    bag_values: tuple[Arrays, ...]
     n_features: int
     dtype: np.dtype
     rows: int
@@ -86,44 +86,44 @@ class RowStream:
         )
         for reading in range(self.readings):
             filled = 0
-            for some in self._turns(epoch, reading):
+            for turn in self._turns(epoch, reading):
                 start = 0
-                while start < len(some.X):
-                    stop = min(len(some.X), start + self.rows - filled)
-                    for own, new in zip(whole, some, strict=True):
-                        own[filled : filled + stop - start] = new[start:stop]
+                while start < len(turn.X):
+                    stop = min(len(turn.X), start + self.rows - filled)
+                    for buffer, new in zip(whole, turn, strict=True):
+                        buffer[filled : filled + stop - start] = new[start:stop]
                     filled, start = filled + stop - start, stop
                     if filled == self.rows:
                         yield whole
                         filled = 0
             if filled:
-                yield Buffer(*(own[:filled] for own in whole))
+                yield Buffer(*(buffer[:filled] for buffer in whole))
 
     def _turns(self, epoch: int, reading: int) -> Iterator[Buffer]:
         """Yield a few rows of each of the open partitions in turn; where one ends, the next of the order is opened."""
         rng = np.random.default_rng([self.seed, epoch, reading])
         waiting = iter(rng.permutation(len(self.parts)).tolist())
-        begun: deque[Iterator[Buffer]] = deque()
+        opened: deque[Iterator[Buffer]] = deque()
         while True:
-            while len(begun) < OPEN and (number := next(waiting, None)) is not None:
-                begun.append(self._rows(number, epoch, reading))
-            if not begun:
+            while len(opened) < OPEN and (number := next(waiting, None)) is not None:
+                opened.append(self._rows(number, epoch, reading))
+            if not opened:
                 return
-            rows = begun.popleft()
-            if (some := next(rows, None)) is not None:
-                yield some
-                begun.append(rows)
+            rows = opened.popleft()
+            if (turn := next(rows, None)) is not None:
+                yield turn
+                opened.append(rows)
 
     def _rows(self, number: int, epoch: int, reading: int) -> Iterator[Buffer]:
         """Yield the rows of one partition that are taken in a reading, a few at a time."""
-        bags, known = self.parts[number].load(), self.known[number]
-        fold, weight, y = (bags.expand(np.array(known[name])) for name in ("fold", "weight", "y"))
+        bags, values = self.parts[number].load(), self.bag_values[number]
+        fold, weight, y = (bags.expand(np.array(values[name])) for name in ("fold", "weight", "y"))
         weight = weight if bags.weights is None else weight * bags.weights
         rng = np.random.default_rng([self.seed, epoch, number])  # the same in every reading
         for start in range(0, bags.n_instances, TURN):
-            some = slice(start, start + TURN)
-            rows = np.flatnonzero(rng.integers(self.readings, size=len(y[some])) == reading)
-            yield Buffer(bags.instances[some][rows], y[some][rows], weight[some][rows], fold[some][rows])
+            turn = slice(start, start + TURN)
+            rows = np.flatnonzero(rng.integers(self.readings, size=len(y[turn])) == reading)
+            yield Buffer(bags.instances[turn][rows], y[turn][rows], weight[turn][rows], fold[turn][rows])
 
 
 def cut_epoch(n_rows: int, n_features: int, dtype: np.dtype) -> tuple[int, int]:
@@ -166,7 +166,7 @@ def fit_networks(
 
     def predictor(candidate: int, kind: str) -> NetworkEnsemble:
         if kind == "fold-mean":
-            return NetworkEnsemble.joined([one[candidate] for one in networks])
+            return NetworkEnsemble.joined([states[candidate] for states in networks])
         return networks[-1][candidate]  # that of the last fold, or of all rows
 
     return FoldNetworks(dict(enumerate(networks[:n_folds]))), CrossFit(np.empty(0), epochs, predictor)
@@ -196,24 +196,24 @@ class Share(NamedTuple):
 
 def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: list[int], *, n_jobs=None):
     """Train a network without each fold in ``held``; each is an ensemble of its states after each number of epochs."""
-    recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.known.sizes.sum())
+    recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.bag_arrays.sizes.sum())
     dtype = data.parts[0].load().dtype
-    known = tuple(data.each("network-targets", _bag_values, own=(fold, weight, data.y)))
+    bag_values = tuple(data.each("network-targets", _bag_values, per_bag=(fold, weight, data.y)))
     learners, y_scale = _beginners(recipe, width, _fold_rows(data, fold, weight), held)
-    stream = RowStream(tuple(data.parts), known, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
-    n_shares, kept = min(len(held), _workers(data.passes.executor, len(held))), []
+    stream = RowStream(tuple(data.parts), bag_values, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
+    n_shares, states = min(len(held), _workers(data.passes.executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
         several = np.array_split(np.arange(len(held)), n_shares)
-        shares = [Share([learners[e] for e in some], [held[e] for e in some], n_rows) for some in several]
+        shares = [Share([learners[e] for e in numbers], [held[e] for e in numbers], n_rows) for numbers in several]
         shared = (stream, epoch, recipe.learning_rate, n_jobs or regressor.n_jobs)
-        found = data.passes.each(f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared)
-        refuse_divergence(all(bool(one["finite"]) for one in found), epoch, recipe)
-        _keep_states(learners, found)
+        trained = data.passes.each(f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared)
+        refuse_divergence(all(bool(arrays["finite"]) for arrays in trained), epoch, recipe)
+        _keep_states(learners, trained)
         if epoch + 1 in recipe.epochs:
-            kept.append([learner.parameters.copy() for learner in learners])
+            states.append([learner.parameters.copy() for learner in learners])
     return [
-        _ensemble(learner, scale, np.array(own), recipe, n_jobs)
-        for learner, scale, own in zip(learners, y_scale, zip(*kept, strict=True), strict=True)
+        _ensemble(learner, scale, np.array(parameters), recipe, n_jobs)
+        for learner, scale, parameters in zip(learners, y_scale, zip(*states, strict=True), strict=True)
     ]
 
 
@@ -225,12 +225,12 @@ def _fold_rows(data: TrainingData, fold, weight) -> dict[int, FoldRows]:
     """Return the moments of the rows of each fold, and their weight."""
     total: dict[int, FoldRows] = {}
     names = list(Columns.__annotations__)
-    for one in data.each("fold-moments", _moments, own=(fold, weight, data.y)):
-        for at, k in enumerate(one["folds"].tolist()):
-            own = Columns(int(one["n"][at]), *(np.array(one[name][at]) for name in names[1:]))
+    for arrays in data.each("fold-moments", _moments, per_bag=(fold, weight, data.y)):
+        for at, k in enumerate(arrays["folds"].tolist()):
+            fold_columns = Columns(int(arrays["n"][at]), *(np.array(arrays[name][at]) for name in names[1:]))
             before = total.get(k)
-            columns = own if before is None else before.columns.merge(own)
-            total[k] = FoldRows(columns, float(one["weight"][at]) + (0.0 if before is None else before.weight))
+            columns = fold_columns if before is None else before.columns.merge(fold_columns)
+            total[k] = FoldRows(columns, float(arrays["weight"][at]) + (0.0 if before is None else before.weight))
     return {k: total[k] for k in sorted(total)}
 
 
@@ -238,11 +238,11 @@ def _moments(part, fold, weight, y) -> dict:
     bags, folds = part.load(), np.unique(fold)
     fold, y, share = bags.expand(fold), bags.expand(y), bags.expand(weight)
     share = share if bags.weights is None else share * bags.weights
-    found = []
+    columns = []
     for k in folds:
         rows = fold == k
-        found.append(Columns.of(np.column_stack([bags.instances[rows].astype(np.float64), y[rows]])))
-    arrays = {name: np.array([getattr(one, name) for one in found]) for name in Columns.__annotations__}
+        columns.append(Columns.of(np.column_stack([bags.instances[rows].astype(np.float64), y[rows]])))
+    arrays = {name: np.array([getattr(part, name) for part in columns]) for name in Columns.__annotations__}
     return arrays | {"folds": folds, "weight": np.array([share[fold == k].sum() for k in folds])}
 
 
@@ -256,20 +256,21 @@ def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: lis
     shift, scale = np.where(scaled, shift, 0.0), np.where(scaled, scale, 1.0)
     factor, learners = inverse(scale), []
     for e, k in enumerate(held):
-        others = labels != k
-        n_rows = int(counts[others].sum())
+        training = labels != k
+        n_rows = int(counts[training].sum())
         scaling = shift[e, :-1].copy(), factor[e, :-1].copy(), float(shift[e, -1]), float(factor[e, -1])
-        decay = recipe.weight_decay * float(weight[others].sum() / n_rows)
+        decay = recipe.weight_decay * float(weight[training].sum() / n_rows)
         seed = [recipe.seed, max(k, 0)]  # as in memory: that of all rows is the first of its kind
         plan = layout((width, *recipe.hidden, 1))
         learners.append(Learner.begin(plan, scaling, recipe.batch(n_rows), decay, seed=seed))
     return learners, scale[:, -1]
 
 
-def _keep_states(learners: list[Learner], found: list[Arrays]) -> None:
+def _keep_states(learners: list[Learner], trained: list[Arrays]) -> None:
     """Copy the states after an epoch to the learners."""
     states = {
-        name: np.concatenate([one[name] for one in found]) for name in ("parameters", "memory", "stream", "steps")
+        name: np.concatenate([arrays[name] for arrays in trained])
+        for name in ("parameters", "memory", "stream", "steps")
     }
     for at, learner in enumerate(learners):
         learner.parameters, learner.memory = states["parameters"][at].copy(), states["memory"][at].copy()
@@ -300,9 +301,9 @@ def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:
     return learner.learn(*learner.prepared(buffer.X, buffer.y, buffer.weight, rows), np.arange(len(rows)), rate)
 
 
-def _ensemble(learner: Learner, y_scale: float, kept: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:
-    """Return a network after each number of epochs, of which ``kept`` holds the parameters."""
+def _ensemble(learner: Learner, y_scale: float, states: np.ndarray, recipe: Recipe, n_jobs) -> NetworkEnsemble:
+    """Return a network after each number of epochs, of which ``states`` holds the parameters."""
     x_shift, x_factor, y_shift, _ = learner.scaling
-    scaling = [np.tile(part, (len(kept), 1)) for part in (x_shift, x_factor)]
-    scaling += [np.repeat(part, len(kept)) for part in (y_shift, y_scale)]
-    return NetworkEnsemble((len(x_shift), *recipe.hidden, 1), kept, *scaling, n_jobs=n_jobs)
+    scaling = [np.tile(part, (len(states), 1)) for part in (x_shift, x_factor)]
+    scaling += [np.repeat(part, len(states)) for part in (y_shift, y_scale)]
+    return NetworkEnsemble((len(x_shift), *recipe.hidden, 1), states, *scaling, n_jobs=n_jobs)

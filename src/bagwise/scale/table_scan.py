@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
@@ -28,14 +29,15 @@ from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
 from bagwise.io.table_files import Part, find_parts, names_files, refuse_other_formats
 from bagwise.io.table_output import as_html
 from bagwise.scale.chunks import (
+    ROW,
     Chunk,
     FileRows,
     Layout,
-    TableRows,
     agree,
     columns_read,
     cut,
     cut_bags,
+    load_bags,
     plain_types,
     read_footers,
 )
@@ -117,12 +119,12 @@ class Scan:
         """Warn of files that appeared after the table was scanned; they are not read."""
         if self.source is None:
             return
-        known = {*self.left_out, *self.files}
-        new = [part.name for part in find_parts(self.source) if part.path not in known]
+        scanned = {*self.left_out, *self.files}
+        new = [part.name for part in find_parts(self.source) if part.path not in scanned]
         if new:
-            others = f" (and {len(new) - 1:,} others)" if len(new) > 1 else ""
+            further = f" (and {len(new) - 1:,} further)" if len(new) > 1 else ""
             warn_user(
-                f"{new[0]}{others} appeared after the table was scanned, and none of its rows were read. Scan the "
+                f"{new[0]}{further} appeared after the table was scanned, and none of its rows were read. Scan the "
                 "table again to include them."
             )
 
@@ -134,11 +136,11 @@ class Scan:
     def __repr__(self) -> str:
         of_files = f" of {counted(len(self.files), 'file')}" if self.files else ""
         before = " before where" if self.is_filtered else ""
-        beside = f", {counted(len(self.covariates), 'covariate')}" if self.covariates else ""
+        covariates = f", {counted(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
             f"Scan: {counted(self.n_rows, 'row')}{before} in {counted(len(self.chunks), 'chunk')}{of_files}, "
-            f"{counted(len(self.feature_names), 'feature')} ({self.dtype}){beside}{weighed}"
+            f"{counted(len(self.feature_names), 'feature')} ({self.dtype}){covariates}{weighed}"
         )
 
     def _repr_html_(self) -> str:
@@ -173,8 +175,9 @@ def scan(
 ) -> Scan:
     """Describe a table that need not fit into memory; only its schema and footers are read.
 
-    `fit_scan` and `predict_scan` read it chunk by chunk. A chunk is a run of row groups of one Parquet file, or a slice
-    of a table in memory. Only the columns with a role are read. A bag may be spread over chunks and files in any order.
+    `fit_scan` and `predict_scan` read it chunk by chunk. A chunk is a run of row groups of one Parquet file. Only the
+    columns with a role are read. A bag may be spread over chunks and files in any order. A data frame is loaded as by
+    `load`, and its bags are cut into chunks.
 
     Parameters
     ----------
@@ -236,7 +239,7 @@ def scan(
     >>> table
     Scan: 3 rows in 2 chunks, 1 feature (float64)
     >>> table.chunks
-    (Chunk: rows 0 to 1 of the table (2 rows), Chunk: rows 2 to 2 of the table (1 rows))
+    (Chunk: 1 bag in memory (2 rows), Chunk: 1 bag in memory (1 rows))
     """
     if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
@@ -244,10 +247,14 @@ def scan(
     if missing not in MISSING:
         raise ParameterError("missing", f"missing must be 'refuse', 'drop-instances' or 'impute', not {missing!r}")
     if isinstance(source, Bags):
-        others = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
-        others |= {"fill_values": fill_values, "weights": weights, "bag_weights": bag_weights}
-        others |= {"bag_features": bag_features, "categories": categories, "dates": dates}
-        return _scan_bags(source, target, chunk_rows, missing, others)
+        options = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
+        options |= {"fill_values": fill_values, "weights": weights, "bag_weights": bag_weights}
+        options |= {"bag_features": bag_features, "categories": categories, "dates": dates}
+        return _scan_bags(source, target, chunk_rows, missing, options)
+    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
+    roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
+    if not names_files(source):
+        return _scan_frame(source, roles, as_where(where), chunk_rows, missing, fill_values)
     for name, value in (("categories", categories), ("bag_features", bag_features)):
         if isinstance(value, str) and value == "auto":
             raise ParameterError(name, f"{name}='auto' looks at the whole table at once; name the columns")
@@ -255,77 +262,82 @@ def scan(
         raise ParameterError(
             "groups", f"groups={SHARED_ROWS!r} compares all rows, so it needs a table in memory: use load"
         )
-    roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
-    roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
     numbers, texts = as_fill_values(fill_values)
     if texts:
         raise ParameterError("fill_values", f"the text {texts[0]!r} as a fill value needs a table in memory: use load")
-    how = {"missing": missing, "fill_values": numbers}
-    return (_scan_files if names_files(source) else _scan_frame)(source, roles, as_where(where), chunk_rows, how)
+    return _scan_files(source, roles, as_where(where), chunk_rows, missing, numbers)
 
 
-def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
+# Files ----------------------------------------------------------------------------------------------------------------
+
+
+def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, missing: str, fill_values: tuple) -> Scan:
     parts = find_parts(source)
     refuse_other_formats(parts)
     footers = read_footers(parts)
-    known = footers[0].names
-    asked = _asked(roles, where, known)
-    refuse_unknown(known, asked, used=as_list(roles.features or []))
+    names = footers[0].names
+    columns = _asked(roles, where, names)
+    refuse_unknown(names, columns, used=as_list(roles.features or []))
     only = roles.features is not None and roles.bag is not None and not roles.derived
-    schema = agree(footers, asked, only=only)
+    schema = agree(footers, columns, only=only)
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
     runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
-    found = _gather(runs, schema, roles, where, sum(sum(footer.sizes) for footer in footers), chunk_rows, how)
-    own = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
-    _warn_of_left_out(FrameColumns(schema.empty_table().select(own)), roles, where)
-    read = {run.part.path for run in runs}
-    return replace(found, source=source, left_out=tuple(part.path for part in parts if part.path not in read))
+    n_rows = sum(sum(footer.sizes) for footer in footers)
+    if not runs:
+        raise ValueError(
+            "The table has no rows. At least one is required."
+            if n_rows == 0
+            else f"No row can satisfy where: it leaves out all {n_rows:,} rows. Check the condition."
+        )
+    layout, categories = _layout(runs, schema, roles, where)
+    layout = replace(layout, missing=missing, fill_values=fill_values)
+    in_files = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
+    _warn_of_left_out(FrameColumns(schema.empty_table().select(in_files)), roles, where)
+    paths = {run.part.path for run in runs}
+    unread = tuple(part.path for part in parts if part.path not in paths)
+    return Scan(tuple(Chunk(run, layout) for run in runs), layout, n_rows, chunk_rows, categories, source, unread)
 
 
-def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, how: dict) -> Scan:
-    columns = FrameColumns(frame)
-    refuse_unknown(columns.names, where.names if where else [])
-    names, beside, _ = _choose(columns, roles, dict.fromkeys(roles.category_list, ()))
-    carried = {*_asked(replace(roles, ignore=()), where, columns.names), *names, *beside}
-    table = _as_arrow(columns, roles, [name for name in columns.names if name in carried])
-    where = None if where is None else where.fitting(table.schema)
-    runs = [TableRows(table.slice(start, chunk_rows), start) for start in range(0, table.num_rows, chunk_rows)]
-    texts = _as_texts(roles)
-    texts = replace(texts, ignore=[name for name in as_list(texts.ignore) if name in table.column_names])
-    found = _gather(runs, table.schema, texts, where, table.num_rows, chunk_rows, how)
-    _warn_of_left_out(columns, roles, where)
-    return found
-
-
-def _as_texts(roles: Roles) -> Roles:
-    """Return the roles with column names as strings, as pyarrow requires."""
-
-    def text(name):
-        return None if name is None else str(name)
-
-    def texts(names):
-        return None if names is None else [str(name) for name in as_list(names)]
-
-    categories = roles.categories
-    categories = {str(k): v for k, v in categories.items()} if isinstance(categories, dict) else texts(categories)
-    return replace(
-        roles,
-        **{one: text(getattr(roles, one)) for one in ("bag", "target", "groups", "weights")},
-        **{one: texts(getattr(roles, one)) for one in ("features", "ignore", "bag_features", "dates")},
-        categories=categories,
-        labels={what: str(name) for what, name in roles.labels.items()},
+def _layout(runs: list, schema, roles: Roles, where: Where | None) -> tuple[Layout, dict | None]:
+    """Return what is read of the files, and the features that stand for levels of each category."""
+    columns = FrameColumns(schema.empty_table())
+    levels: dict = roles.categories if isinstance(roles.categories, dict) else {}
+    unknown: dict = {name: () for name in roles.category_list if name not in levels}
+    _choose(columns, roles, levels | unknown)  # before any row is read
+    plain = Layout(roles, types=plain_types(schema), where=where)
+    levels = levels | _levels([Chunk(run, plain) for run in runs], list(unknown))
+    names, covariates, encoded = _choose(columns, roles, levels)
+    single = all(name not in columns.names or columns.single(name) for name in names)
+    levels = {
+        name: tuple(feature[len(name) + 1 :] for feature in features_of_levels[:-1])
+        for name, features_of_levels in encoded.items()
+    }
+    dates = tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]]))
+    read = [*names, *covariates, roles.bag, roles.target, roles.groups, roles.weights, *roles.labels.values()]
+    features = roles.features if roles.features is not None else [name for name in names if name in columns.names]
+    categories = {
+        name: features_of_levels for name, features_of_levels in levels.items() if name in roles.category_list
+    }
+    layout = replace(
+        plain,
+        roles=replace(roles, features=features, ignore=(), categories=categories),
+        features=tuple(names),
+        covariates=tuple(covariates),
+        dtype=np.dtype(np.float32 if single else np.float64),
+        columns=columns_read(read, levels, dates),
     )
+    return layout, encoded or None
 
 
-def _asked(roles: Roles, where: Where | None, known: list) -> list:
+def _asked(roles: Roles, where: Where | None, names: list) -> list:
     """Return all columns that the roles or conditions name; for crop=wheat and sown_year, the columns crop and sown."""
-    levels, dates = asked_levels(known, roles)
-    made = {*roles.covariate_list, *as_list(roles.features or [])} - set(known)
-    made = {name for name in made if any(str(name).startswith((f"{one}=", f"{one}_")) for one in (*levels, *dates))}
-    named = [name for name in roles.asked() if name not in made]
-    return list(dict.fromkeys([*named, *levels, *dates, *(where.names if where else [])]))
+    levels, dates = asked_levels(names, roles)
+    derived = {*roles.covariate_list, *as_list(roles.features or [])} - set(names)
+    starts = tuple(f"{name}{mark}" for name in (*levels, *dates) for mark in "=_")
+    columns = [name for name in roles.asked() if name not in derived or not str(name).startswith(starts)]
+    return list(dict.fromkeys([*columns, *levels, *dates, *(where.names if where else [])]))
 
 
 def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) -> None:
@@ -340,7 +352,7 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
 
     ``levels`` are those of the columns of categories. The columns of all other roles are checked.
     """
-    table, roles, made, _ = encode(columns, replace(roles, categories=levels))
+    table, roles, encoded, _ = encode(columns, replace(roles, categories=levels))
     names = choose_features(table, roles)
     lists = [name for name in names if table.kind(name) in ("list", "vector")]
     if lists:
@@ -357,14 +369,14 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
     for parameter, name in (("weights", roles.weights), ("bag_weights", roles.labels.get("bag_weights"))):
         if name is not None and table.kind(name) not in ("number", "boolean"):
             raise ParameterTypeError(parameter, f"weights must be numbers; column {name!r} is {table.kind(name)}")
-    no = np.empty(0, dtype=np.int64)
-    names, found = split_covariates(table.rows(no), names, roles, no, no, no)
-    return names, list(found.get("covariate_names", ())), made
+    empty = np.empty(0, dtype=np.int64)
+    names, split = split_covariates(table.rows(empty), names, roles, empty, empty, empty)
+    return names, list(split.get("covariate_names", ())), encoded
 
 
 def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
     """Return the levels of category columns, counted over all chunks; warn of levels that count as other."""
-    found, notes = {}, []
+    levels, notes = {}, []
     for name in names:
         counts: Counter = Counter()
         for chunk in chunks:
@@ -378,71 +390,55 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
                     f"column {name!r} holds more than {MOST_LABELS:,} distinct values, such as "
                     f"{next(iter(counts))!r}, and is no category; leave it out, or give its levels in a dict",
                 )
-        found[name], own = frequent_levels(
-            name, np.array([*counts, None], dtype=object)[:-1], np.array(list(counts.values()), dtype=np.int64)
-        )
-        notes += [Message(f"{' and '.join(own)} count as '{name}={OTHER}'")] if own else []
+        values = np.array([*counts, None], dtype=object)[:-1]
+        levels[name], other = frequent_levels(name, values, np.array(list(counts.values()), dtype=np.int64))
+        notes += [Message(f"{' and '.join(other)} count as '{name}={OTHER}'")] if other else []
     if notes:
         warn_user(Message("; ").join(notes))
-    return found
+    return levels
 
 
-def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str, others: dict) -> Scan:
-    given = [name for name, value in others.items() if value is not None and value != () and value != []]
-    if given:
-        raise ValueError(f"{given[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
+# Data in memory -------------------------------------------------------------------------------------------------------
+
+
+def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, missing: str, fill_values) -> Scan:
+    """Load a data frame, and cut its bags into chunks."""
+    frame = frame if where is None else _select_rows(frame, where, roles)
+    bags, y, weight = load_bags(frame, roles, missing, fill_values)
+    return _scan_cut(bags, y, weight, roles, chunk_rows, missing)
+
+
+def _select_rows(frame, where: Where, roles: Roles):
+    """Return the rows of a data frame that satisfy the conditions; drop columns of text that only these name."""
+    import pyarrow as pa
+
+    table = nw.from_native(frame).lazy().collect()
+    refuse_unknown(table.columns, where.names)
+    rows = pa.table({ROW: pa.array(np.arange(len(table)))} | {name: table[name].to_arrow() for name in where.names})
+    positions = where.fitting(rows.schema).keep(rows)[ROW].to_pylist()
+    if not positions:
+        raise ValueError(f"No row satisfies where: it leaves out all {len(table):,} rows. Check the condition.")
+    named = {*where.names} - {*roles.asked()}
+    return table[positions].drop([name for name in named if not table.schema[name].is_numeric()]).to_native()
+
+
+def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str, options: dict) -> Scan:
+    needless = [name for name, value in options.items() if value is not None and value != () and value != []]
+    if needless:
+        raise ValueError(f"{needless[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
     if missing == "drop-instances":
         raise ValueError("missing='drop-instances' is for tables; load the bags with it, or use 'impute'")
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     y = None if y is None else check_targets(y, bags)
-    names = bags.feature_names or tuple(f"x{j + 1}" for j in range(bags.n_features))
-    beside = bags.covariate_names or ()
-    if bags.covariates is not None and not beside:
-        beside = tuple(f"c{j + 1}" for j in range(bags.covariates.shape[1]))
     target, groups = None if y is None else "target", None if bags.groups is None else "groups"
     roles = Roles("bag", target, None, (), groups, None if bags.weights is None else "weight")
-    layout = Layout(roles, names, tuple(beside), bags.dtype, missing=missing)
-    return Scan(cut_bags(bags, y, chunk_rows), layout, bags.n_instances, chunk_rows, bags.categories)
+    return _scan_cut(bags, y, None, roles, chunk_rows, missing)
 
 
-def _gather(runs: list, schema, roles: Roles, where: Where | None, n_rows: int, chunk_rows: int, how: dict) -> Scan:
-    if not runs:
-        raise ValueError(
-            "The table has no rows. At least one is required."
-            if n_rows == 0
-            else f"No row can satisfy where: it leaves out all {n_rows:,} rows. Check the condition."
-        )
-    columns, given = FrameColumns(schema.empty_table()), roles.categories if isinstance(roles.categories, dict) else {}
-    unknown: dict = {name: () for name in roles.category_list if name not in given}
-    _choose(columns, roles, given | unknown)  # before any row is read
-    types = plain_types(schema)
-    plain = Layout(roles, types=types, where=where)
-    levels = given | _levels([Chunk(run, plain) for run in runs], list(unknown))
-    names, beside, made = _choose(columns, roles, levels)
-    single = all(name not in columns.names or columns.single(name) for name in names)
-    levels = {name: tuple(one[len(name) + 1 :] for one in some[:-1]) for name, some in made.items()}
-    dates = tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]]))
-    read = [*names, *beside, roles.bag, roles.target, roles.groups, roles.weights, roles.labels.get("bag_weights")]
-    features = roles.features if roles.features is not None else [one for one in names if one in columns.names]
-    named = replace(
-        roles, features=features, ignore=(), categories={k: v for k, v in levels.items() if k in roles.category_list}
-    )
-    layout = replace(
-        plain,
-        roles=named,
-        features=tuple(names),
-        covariates=tuple(beside),
-        dtype=np.dtype(np.float32 if single else np.float64),
-        columns=columns_read(read, levels, dates),
-        **how,
-    )
-    return Scan(tuple(Chunk(run, layout) for run in runs), layout, n_rows, chunk_rows, made or None)
-
-
-def _as_arrow(columns: FrameColumns, roles: Roles, names: list):
-    """Return columns of a data frame as a pyarrow table: labels unchanged, all others as numbers."""
-    import pyarrow as pa
-
-    labels = (roles.bag, roles.groups, *roles.category_list, *as_list(roles.dates))
-    held = {str(name): columns.raw(name) if name in labels else columns.column(name) for name in names}
-    return pa.table(held)
+def _scan_cut(bags: Bags, y, weight, roles: Roles, chunk_rows: int, missing: str) -> Scan:
+    names = bags.feature_names or tuple(f"x{j + 1}" for j in range(bags.n_features))
+    covariates = bags.covariate_names or ()
+    if bags.covariates is not None and not covariates:
+        covariates = tuple(f"c{j + 1}" for j in range(bags.covariates.shape[1]))
+    layout = Layout(roles, names, tuple(covariates), bags.dtype, missing=missing)
+    return Scan(cut_bags(bags, y, weight, chunk_rows), layout, bags.n_instances, chunk_rows, bags.categories)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from bagwise.bags import Bags, bag_folds, remember_columns
-from bagwise.bags.checks import CALIBRATION, INSTANCES, compared, remember_profile
+from bagwise.bags.checks import CALIBRATION, INSTANCES, remember_profile
 from bagwise.bags.folds import unit_hash, units_of
-from bagwise.bags.segments import segment_mean
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.model_files.model_file import describe_counts
 from bagwise.regressors.row_blocks import RowBlocks
@@ -50,8 +49,10 @@ class Columns:
         wide = X.astype(np.float64)
         mean = wide[0] + (wide - wide[0]).mean(axis=0)  # from a row: a constant column has no rounding
         ends = [np.fmin.reduce(wide, axis=0), np.fmax.reduce(wide, axis=0)]
-        own = ends if counted is None else [extreme.reduce(wide[counted], axis=0) for extreme in (np.fmin, np.fmax)]
-        return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends, *own)
+        counted_ends = (
+            ends if counted is None else [extreme.reduce(wide[counted], axis=0) for extreme in (np.fmin, np.fmax)]
+        )
+        return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends, *counted_ends)
 
     def merge(self, other: Columns) -> Columns:
         """Return those of the rows of both (Chan et al. 1979)."""
@@ -70,10 +71,13 @@ class Columns:
     @classmethod
     def merged(cls, parts: list[Arrays]) -> Columns:
         """Return those of all partitions, of which each has its own as arrays."""
-        found = [cls(int(one["n"]), *(np.array(one[name]) for name in list(cls.__annotations__)[1:])) for one in parts]
-        total = found[0]
-        for one in found[1:]:
-            total = total.merge(one)
+        columns = [
+            cls(int(arrays["n"]), *(np.array(arrays[name]) for name in list(cls.__annotations__)[1:]))
+            for arrays in parts
+        ]
+        total = columns[0]
+        for arrays in columns[1:]:
+            total = total.merge(arrays)
         return total
 
     @property
@@ -93,7 +97,7 @@ class TrainingData:
     Attributes
     ----------
     parts : list of partitions
-    known : BagArrays
+    bag_arrays : BagArrays
     passes : Passes
     names : tuple of str, of the features
     covariate_names : tuple of str
@@ -102,7 +106,7 @@ class TrainingData:
     """
 
     parts: list
-    known: BagArrays
+    bag_arrays: BagArrays
     passes: Passes
     names: tuple[str, ...] | None
     covariate_names: tuple[str, ...]
@@ -113,25 +117,25 @@ class TrainingData:
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
         """Partition a scan."""
-        parts, known = partition(scan, passes)
-        weight = known.weight
+        parts, bag_arrays = partition(scan, passes)
+        weight = bag_arrays.weight
         if weight is not None:
             if not (weight > 0).any():
                 raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
             weight = weight / weight[weight > 0].mean()
-        return cls(parts, known, passes, scan.feature_names, scan.covariates, weight, parts[0].load().missing)
+        return cls(parts, bag_arrays, passes, scan.feature_names, scan.covariates, weight, parts[0].load().missing)
 
     def __len__(self) -> int:
-        return len(self.known.ids)
+        return len(self.bag_arrays.ids)
 
     @property
     def y(self) -> np.ndarray:
-        assert self.known.y is not None
-        return self.known.y
+        assert self.bag_arrays.y is not None
+        return self.bag_arrays.y
 
     @property
     def covariates(self) -> np.ndarray | None:
-        return self.known.covariates if self.covariate_names else None
+        return self.bag_arrays.covariates if self.covariate_names else None
 
     @property
     def n_features(self) -> int:
@@ -141,9 +145,11 @@ class TrainingData:
 
     @cached_property
     def stand_in(self) -> Bags:
-        """Bags of one instance, of one zero, with the ids and groups: folds are made of them."""
-        one, n = np.zeros((len(self), 1), dtype=np.float32), np.arange(len(self) + 1)
-        return Bags._trusted(instances=one, offsets=n, ids=self.known.ids, groups=self.known.groups, compared=True)
+        """Bags of zeros instance, of zeros zero, with the ids and groups: folds are made of them."""
+        zeros, n = np.zeros((len(self), 1), dtype=np.float32), np.arange(len(self) + 1)
+        return Bags._trusted(
+            instances=zeros, offsets=n, ids=self.bag_arrays.ids, groups=self.bag_arrays.groups, compared=True
+        )
 
     def folds(self, folds: int | str, random_state: int) -> np.ndarray:
         """Return the fold of each bag, as in memory."""
@@ -157,74 +163,80 @@ class TrainingData:
     def by_hash(self, most_values: int = MOST_VALUES) -> np.ndarray:
         """Return a mask of a sample of bags, by a hash of their ids: all of them if they hold no more numbers."""
         width = max(1, len(self.names or ()) + len(self.covariate_names))
-        if int(self.known.sizes.sum()) * width <= most_values:
+        if int(self.bag_arrays.sizes.sum()) * width <= most_values:
             return np.ones(len(self), dtype=bool)
-        order = np.argsort(np.array([unit_hash(one, 0) for one in self.known.ids.tolist()], dtype="S8"), kind="stable")
+        order = self.hash_order()
         chosen = np.zeros(len(self), dtype=bool)
-        chosen[order[: max(2, np.searchsorted(np.cumsum(self.known.sizes[order]) * width, most_values))]] = True
+        chosen[order[: max(2, np.searchsorted(np.cumsum(self.bag_arrays.sizes[order]) * width, most_values))]] = True
         return chosen
+
+    def hash_order(self) -> np.ndarray:
+        """Return the positions of the bags in the order of a hash of their ids."""
+        hashes = [unit_hash(bag_id, 0) for bag_id in self.bag_arrays.ids.tolist()]
+        return np.argsort(np.array(hashes, dtype="S8"), kind="stable")
 
     def select(self, chosen: np.ndarray) -> TrainingData:
         """Return the data of some bags, by a mask."""
         parts = []
-        for part, own in zip(self.parts, self.cut(chosen), strict=True):
-            if own.all():
+        for part, mask in zip(self.parts, self.cut(chosen), strict=True):
+            if mask.all():
                 parts.append(part)
-            elif own.any():
-                parts.append(Derived(part, Selected(np.flatnonzero(own)), int(np.count_nonzero(own))))
+            elif mask.any():
+                positions = np.flatnonzero(mask)
+                parts.append(Derived(part, partial(_select_bags, positions=positions), len(positions)))
         weight = self.weight
         if weight is not None:
             weight = weight[chosen]
             weight = weight / weight[weight > 0].mean() if (weight > 0).any() else weight
-        return replace(self, parts=parts, known=self.known[chosen], weight=weight, _cached={})
+        return replace(self, parts=parts, bag_arrays=self.bag_arrays[chosen], weight=weight, _cached={})
 
     def cut(self, per_bag: np.ndarray) -> list[np.ndarray]:
         """Return the entries of the bags of each partition."""
         return np.split(per_bag, np.cumsum([part.n_bags for part in self.parts])[:-1])
 
     def gather(self, chosen: np.ndarray) -> Bags:
-        """Return some bags as a whole, in memory."""
-        some = self.select(chosen)
-        found = [part.load() for part in some.parts]
-        first, names = found[0], ("instances", "ids", "groups", "weights", "covariates")
+        """Return selected bags as a whole, in memory."""
+        selected = self.select(chosen)
+        loaded = [part.load() for part in selected.parts]
+        first, names = loaded[0], ("instances", "ids", "groups", "weights", "covariates")
 
         def joined(name):
-            values = [getattr(bags, name) for bags in found]
+            values = [getattr(bags, name) for bags in loaded]
             return None if values[0] is None else np.concatenate(values)
 
         parts = {name: joined(name) for name in names}
-        offsets = np.concatenate([[0], np.cumsum(some.known.sizes)])
-        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in found), "kept": None}
+        offsets = np.concatenate([[0], np.cumsum(selected.bag_arrays.sizes)])
+        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in loaded), "kept": None}
         return first._with(**parts)
 
     # Pass by pass -----------------------------------------------------------------------------------------------------
 
-    def each(self, name: str, function: Callable, *shared, own: tuple = ()) -> list[Arrays]:
-        """Map a function over the partitions; ``own`` are arrays per bag, of which each call is given its part."""
-        cuts = [self.cut(values) for values in own]
+    def each(self, name: str, function: Callable, *shared, per_bag: tuple = ()) -> list[Arrays]:
+        """Map a function over the partitions; each call is given its part of the arrays ``per_bag``."""
+        cuts = [self.cut(values) for values in per_bag]
         tasks = [(part, *(cut[k] for cut in cuts)) for k, part in enumerate(self.parts)]
         return self.passes.each(name, function, tasks, *shared)
 
-    def rows(self, name: str, function: Callable, *shared, own: tuple = ()) -> RowBlocks:
+    def rows(self, name: str, function: Callable, *shared) -> RowBlocks:
         """Map a function that gives "rows", a row per bag; the rows stay on disk."""
-        found = self.each(name, function, *shared, own=own)
-        return RowBlocks.of(*(one.path("rows") for one in found), whole=self.known.groups is not None)
+        results = self.each(name, function, *shared)
+        return RowBlocks.of(*(arrays.path("rows") for arrays in results), whole=self.bag_arrays.groups is not None)
 
-    def per_bag(self, name: str, function: Callable, *shared) -> np.ndarray:
+    def row_per_bag(self, name: str, function: Callable, *shared) -> np.ndarray:
         """Map a function that gives "rows", and return those of all bags."""
-        return np.concatenate([one["rows"] for one in self.each(name, function, *shared)])
+        return np.concatenate([arrays["rows"] for arrays in self.each(name, function, *shared)])
 
     def through(self, change: Callable, names=None, covariate_names: tuple | None = None) -> TrainingData:
         """Return the data with the bags of each partition changed by a function when they are loaded."""
         parts = [Derived(part, change, part.n_bags) for part in self.parts]
-        kept = self.covariate_names if covariate_names is None else covariate_names
-        return replace(self, parts=parts, names=names, covariate_names=kept, _cached={})
+        remaining = self.covariate_names if covariate_names is None else covariate_names
+        return replace(self, parts=parts, names=names, covariate_names=remaining, _cached={})
 
-    def with_columns(self, found: list[Arrays], column: int | None, names: tuple[str, ...] | None = None):
+    def with_columns(self, predicted: list[Arrays], column: int | None, names: tuple[str, ...] | None = None):
         """Return the data with arrays of each partition, "predictions", in place of the instances."""
         parts = [
-            Derived(part, Replaced((str(one.path("predictions")),), (column,)), part.n_bags)
-            for part, one in zip(self.parts, found, strict=True)
+            Derived(part, Replaced((str(arrays.path("predictions")),), (column,)), part.n_bags)
+            for part, arrays in zip(self.parts, predicted, strict=True)
         ]
         return replace(self, parts=parts, names=names, _cached={})
 
@@ -238,8 +250,8 @@ class TrainingData:
     def sample(self, size: int, seed: int) -> np.ndarray:
         """Return the distinct rows of the smallest hashes of their content, as `sample_rows` chooses them in memory."""
         if (size, seed) not in self._cached:
-            found = self.each("sample", _sample, size, seed)
-            keys, rows = (np.concatenate([one[name] for one in found]) for name in ("keys", "rows"))
+            samples = self.each("sample", _sample, size, seed)
+            keys, rows = (np.concatenate([arrays[name] for arrays in samples]) for name in ("keys", "rows"))
             self._cached[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
         return self._cached[size, seed]
 
@@ -272,7 +284,7 @@ class TrainingData:
         """Compute the profile that `bagwise.novelty` compares new bags with, from a sample of bags."""
         few = np.zeros(len(self), dtype=bool)
         few[np.random.default_rng(0).permutation(len(self))[:CALIBRATION]] = True
-        few[few] = np.cumsum(self.known.sizes[few]) <= max(INSTANCES, self.known.sizes[few][0])
+        few[few] = np.cumsum(self.bag_arrays.sizes[few]) <= max(INSTANCES, self.bag_arrays.sizes[few][0])
         remember_profile(estimator, self.gather(few)._with(compared=False))
         profile, (low, high) = estimator.profile_, (self.columns.counted_low, self.columns.counted_high)
         if self.covariates is not None:
@@ -281,17 +293,11 @@ class TrainingData:
 
     def describe(self) -> dict:
         """Describe the training data for the header of a model file."""
-        return describe_counts(len(self.names or ()), self.known.sizes, self.y)
+        return describe_counts(len(self.names or ()), self.bag_arrays.sizes, self.y)
 
 
-@dataclass(frozen=True)
-class Selected:
-    """Select the bags at some positions."""
-
-    positions: np.ndarray
-
-    def __call__(self, bags: Bags) -> Bags:
-        return bags[self.positions]
+def _select_bags(bags: Bags, positions: np.ndarray) -> Bags:
+    return bags[positions]
 
 
 @dataclass(frozen=True)
@@ -302,24 +308,9 @@ class Replaced:
     columns: tuple
 
     def __call__(self, bags: Bags) -> Bags:
-        found = [np.load(path, mmap_mode="r", allow_pickle=False) for path in self.paths]
-        columns = [np.array(one[:, [c]]) for one, c in zip(found, self.columns, strict=True)]
+        arrays = [np.load(path, mmap_mode="r", allow_pickle=False) for path in self.paths]
+        columns = [np.array(array[:, [c]]) for array, c in zip(arrays, self.columns, strict=True)]
         return bags._with(instances=np.hstack(columns), feature_names=None, has_missing=False)
-
-
-@dataclass(frozen=True)
-class Through:
-    """Change bags by a fitted stage."""
-
-    stage: Any
-
-    def __call__(self, bags: Bags) -> Bags:
-        return compared(self.stage.transform(bags))
-
-
-def spread_covariates(bags: Bags) -> Bags:
-    """Return the bags with their covariates as columns of every instance."""
-    return bags.spread()
 
 
 def _columns(part) -> dict:
@@ -332,9 +323,3 @@ def _sample(part, size: int, seed: int) -> dict:
     keys = row_keys(X, seed)
     first = np.unique(keys, return_index=True)[1][:size]
     return {"keys": keys[first], "rows": X[first]}
-
-
-def mean_rows(part) -> dict:
-    """Return the mean of the instances of each bag."""
-    bags = part.load()
-    return {"rows": segment_mean(bags.instances.astype(np.float64), bags.offsets, bags.weights)}
