@@ -134,12 +134,15 @@ def test_workers_of_a_cluster_go_on_from_there(source, bags, whole, tmp_path):
         assert (model.predict(bags) == whole[0].predict(bags)).all()
 
 
-def test_a_full_disk_is_named(source, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "error", [OSError(28, "No space left on device"), OSError("8000 requested and 16 written")], ids=["errno", "numpy"]
+)
+def test_a_full_disk_is_named(error, source, monkeypatch, tmp_path):
     def full(*_, **__):
-        raise OSError(28, "No space left on device")
+        raise error
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(OSError, match="No space left on device: the results of a pass cannot be written.*work"):
+    with pytest.raises(OSError, match=f"{error.strerror or error}: the results of a pass cannot be written.*work"):
         fit_scan(source, "aggregated", work=tmp_path)
     assert not list(tmp_path.rglob(".*"))  # nothing half-written
 

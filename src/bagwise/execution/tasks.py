@@ -218,24 +218,18 @@ def in_order(
     [4, 9]
     """
     early: dict[int, Any] = {}
-    turn = 0
-    for number, result in _as_they_end(executor, name, enumerate(tasks), (function, *shared)):
-        early[number] = result
-        report(number)
-        while turn in early:
-            yield early.pop(turn)
-            turn += 1
-
-
-def _as_they_end(executor, name: str | None, numbered: Iterable, shared: tuple) -> Iterator[tuple[int, Any]]:
-    """Yield (number, result) of each task until one fails; then start no other, and raise its error."""
     wrong: dict[int, tuple] = {}
-    right = takewhile(lambda _: not wrong, numbered)
-    for (number, task), result in executor.run(Numbered(name or name_of(shared[0])), right, shared):
+    turn = 0
+    until_wrong = takewhile(lambda _: not wrong, enumerate(tasks))
+    for (number, task), result in executor.run(Numbered(name or name_of(function)), until_wrong, (function, *shared)):
         if isinstance(result, Failed | Lost):
             wrong[number] = result, task
         elif not wrong:
-            yield number, result
+            early[number] = result
+            report(number)
+            while turn in early:
+                yield early.pop(turn)
+                turn += 1
     if wrong:
         checked(*wrong[min(wrong)])
 

@@ -10,6 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from errno import ENOSPC
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -173,10 +174,11 @@ def write_arrays(place: Path, arrays: Mapping[str, Any]) -> None:
         if not place.exists():  # another worker may have made the same result
             temporary.replace(place)
     except OSError as error:
+        reason = error.strerror or str(error)  # numpy counts the bytes that a full disk did not take
         raise OSError(
-            error.errno,
-            f"{error.strerror}: the results of a pass cannot be written. A folder with more space, which all workers "
-            "reach, is required. Give one as work",
+            error.errno or ENOSPC,
+            f"{reason}: the results of a pass cannot be written. A folder with more space, which all workers reach, is "
+            "required. Give one as work",
             str(place.parent.parent),
         ) from error
     finally:
