@@ -51,7 +51,7 @@ def test_networks(client):
     """Each is a task, and the data travels once."""
     found, tasks = on_the_cluster(client, lambda: kme().fit(BAGS, Y).predict(BAGS))
     np.testing.assert_array_equal(found, kme().fit(BAGS, Y).predict(BAGS))
-    assert tasks == {"_itself": 1, "_call_all": 6}
+    assert tasks == {"_shared_data": 1, "_jobs": 6}
 
 
 def test_the_members_of_auto(client):
@@ -62,7 +62,7 @@ def test_the_members_of_auto(client):
     np.testing.assert_array_equal(there.held_out_, here.held_out_)
     np.testing.assert_array_equal(there.predict_folds(BAGS), here.predict_folds(BAGS))
     np.testing.assert_array_equal(there.predict(BAGS), here.predict(BAGS))
-    assert tasks == {"_itself": 3 * 2, "_call_all": 14}
+    assert tasks == {"_shared_data": 3 * 2, "_jobs": 14}
 
 
 @pytest.mark.parametrize(("kind", "jobs"), [("cv+", 6 + 3), ("split", 6 + 5)])
@@ -74,7 +74,7 @@ def test_intervals(client, kind, jobs):
 
     found, tasks = on_the_cluster(client, bounds)
     np.testing.assert_array_equal(found, bounds())
-    assert tasks["_call_all"] == jobs and tasks["_itself"] <= 2
+    assert tasks["_jobs"] == jobs and tasks["_shared_data"] <= 2
 
 
 def test_auto_knows_how_many_work_when_it_guesses_how_long_a_member_takes(client, monkeypatch):
@@ -103,7 +103,7 @@ def test_cells_of_an_evaluation(client):
     there, tasks = on_the_cluster(client, lambda: bw.evaluate(bags, y, ["aggregated"], repeats=2))
     here = bw.evaluate(bags, y, ["aggregated"], repeats=2)
     np.testing.assert_array_equal(there.values("aggregated"), here.values("aggregated"))
-    assert tasks == {"_itself": 1, "run_cell": 10}
+    assert tasks == {"_shared_data": 1, "run_cell": 10}
     by_address = Dask(client.scheduler_info()["address"])
     again = bw.evaluate(bags, y, ["aggregated"], repeats=2, executor=by_address)
     np.testing.assert_array_equal(again.values("aggregated"), here.values("aggregated"))
@@ -118,7 +118,7 @@ def test_attention(client):
 
     found, tasks = on_the_cluster(client, predicted)
     np.testing.assert_array_equal(found, predicted())
-    assert tasks["_call_all"] >= 1
+    assert tasks["_jobs"] >= 1
 
 
 def test_who_runs_cells_when_nobody_is_named(client):
@@ -137,7 +137,7 @@ def test_a_search_of_scikit_learn(client):
 
     found, tasks = on_the_cluster(client, search)
     np.testing.assert_array_equal(found, search())
-    assert tasks["_call_all"] == 6
+    assert tasks["_jobs"] == 6
 
 
 def test_a_client_that_came_stays_open(client):

@@ -216,10 +216,10 @@ def send(client, data):
     """Send the data as a task, which the scheduler, unlike scattered data, can recompute when a worker dies."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph")
-        return client.submit(_itself, data, pure=False)
+        return client.submit(_shared_data, data, pure=False)
 
 
-def _itself(data):
+def _shared_data(data):
     return data
 
 
@@ -265,7 +265,7 @@ class Workers(ParallelBackendBase):
         self._sent.clear()
 
     def get_nested_backend(self):
-        return None, None  # unused: `_call_all` sets the nested backend
+        return None, None  # unused: `_jobs` sets the nested backend
 
     def start(self, calls: list[tuple]):
         """Send a task that makes the calls (function, arguments, keywords), and large arguments before it."""
@@ -273,7 +273,7 @@ class Workers(ParallelBackendBase):
             (function, [self._light(a) for a in args], {name: self._light(a) for name, a in keywords.items()})
             for function, args, keywords in calls
         ]
-        return self.client.submit(_call_all, calls, pure=False)
+        return self.client.submit(_jobs, calls, pure=False)
 
     def _light(self, argument):
         """Return the argument, or a future of it if it is large."""
@@ -325,7 +325,7 @@ def _fetched(client, future):
                     raise
 
 
-def _call_all(calls: list[tuple]) -> list:
+def _jobs(calls: list[tuple]) -> list:
     with one_thread(), parallel_config(backend="sequential"):
         return [function(*args, **keywords) for function, args, keywords in calls]
 
