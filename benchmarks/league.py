@@ -32,6 +32,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import rankdata
 from sklearn.ensemble import RandomForestRegressor
 
 import bagwise as bw
@@ -60,7 +61,7 @@ class Problem:
 
     text: str
     load: Callable
-    seconds: int = 60  # time limit of AutoGluon's best_quality
+    seconds: int = 90  # time limit of AutoGluon's best_quality
 
 
 def drawn(make: Callable, n_train: int, n_test: int) -> Callable:
@@ -137,12 +138,12 @@ def problems(tables: Path | None) -> dict[str, Problem]:
     sky = {f"pixels, {name}": partial(bw.datasets.make_aerosol, cloud_fraction=name) for name in ("clear", "cloudy")}
     return {
         **{
-            name: Problem(text, partial(load, tables / file), seconds=120)
+            name: Problem(text, partial(load, tables / file), seconds=180)
             for name, (file, load, text) in TABLES.items()
             if tables is not None and (tables / file).exists()
         },
         **{name: Problem("aerosol simulation", drawn(make, 200, 500)) for name, make in sky.items()},
-        "Law": Problem("chi-square, half of the bags with 5 instances", law, seconds=120),
+        "Law": Problem("chi-square, half of the bags with 5 instances", law, seconds=180),
         "Wang, Gaussian": Problem("Gaussian, nonlinear", drawn(gaussian, 100, 500)),
         "Wang, outliers": Problem("Outlier2, nonlinear", drawn(outliers, 100, 500)),
         **{
@@ -330,7 +331,7 @@ def warm_up(tables: Path | None) -> None:
     for method in METHODS:
         if not method.startswith("AutoGluon"):
             with suppress(Exception):  # the cells of the method report it
-                METHODS[method](bags, y, bags[:2], 0, 60)
+                METHODS[method](bags, y, bags[:2], 0, 90)
 
 
 def describe_run() -> dict:
@@ -400,6 +401,201 @@ def run(
                 os._exit(0)  # do not wait for the cells that run
 
 
+# The page -----------------------------------------------------------------------------------------------------------
+
+RESAMPLES = 2000
+
+
+def collect(path: Path) -> dict[str, dict[str, dict[int, dict]]]:
+    """Return the finished cells by problem, method and split, those of the last run of each."""
+    cells: dict = {}
+    for cell in read(path):
+        if "errors" in cell:
+            cells.setdefault(cell["problem"], {}).setdefault(cell["method"], {})[cell["split"]] = cell
+    return {name: rows for name, rows in cells.items() if "auto" in rows}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One method on one problem, beside `auto` on the same test bags."""
+
+    rmse: float
+    ratio: float  # RMSE over that of auto
+    low: float  # 95 percent interval of the ratio
+    high: float
+    cpu: float
+    splits: int
+
+
+def compare(cells: dict[int, dict], auto: dict[int, dict]) -> Comparison:
+    """Compare on the splits that both have; the bootstrap draws splits, and bags within each split."""
+    splits, rng = sorted(set(cells) & set(auto)), np.random.default_rng(0)
+    squares = [np.square([part[split]["errors"] for part in (cells, auto)]) for split in splits]
+    drawn = np.empty((RESAMPLES, len(splits), 2))
+    for k, pair in enumerate(squares):
+        n = pair.shape[1]
+        for r in range(RESAMPLES):
+            drawn[r, k] = pair[:, rng.integers(0, n, n)].mean(axis=1)
+    chosen = drawn[np.arange(RESAMPLES)[:, None], rng.integers(0, len(splits), (RESAMPLES, len(splits)))].mean(axis=1)
+    method, reference = np.mean([pair.mean(axis=1) for pair in squares], axis=0)
+    low, high = np.quantile(np.sqrt(chosen[:, 0] / chosen[:, 1]), (0.025, 0.975))
+    cpu = np.mean([cells[split]["cpu"] for split in splits])
+    return Comparison(np.sqrt(method), np.sqrt(method / reference), low, high, cpu, len(splits))
+
+
+def summarise(table: dict[str, dict[str, Comparison]]) -> dict[str, dict]:
+    """Return one row per method that was run on all problems: means over problems, with bootstrap intervals."""
+    methods = [method for method in METHODS if all(method in row for row in table.values())]
+    ratios = np.array([[row[method].ratio for method in methods] for row in table.values()])
+    ranks = rankdata(ratios, axis=1)
+    seconds = np.array([[row[method].cpu for method in methods] for row in table.values()])
+    draws = np.random.default_rng(0).integers(0, len(ratios), (RESAMPLES, len(ratios)))
+    error_limits = np.exp(np.quantile(np.log(ratios)[draws].mean(axis=1), (0.025, 0.975), axis=0))
+    rank_limits = np.quantile(ranks[draws].mean(axis=1), (0.025, 0.975), axis=0)
+    return {
+        method: {
+            "error": np.exp(np.log(ratios[:, k]).mean()),
+            "error_limits": error_limits[:, k],
+            "rank": ranks[:, k].mean(),
+            "rank_limits": rank_limits[:, k],
+            "worse": sum(row[method].low > 1 for row in table.values()),
+            "better": sum(row[method].high < 1 for row in table.values()),
+            "cpu": np.exp(np.log(np.maximum(seconds[:, k], 0.01)).mean()),
+        }
+        for k, method in enumerate(methods)
+    }
+
+
+def overall(summary: dict[str, dict]) -> str:
+    """Return the table over all problems, in Markdown."""
+    lines = [
+        "| method | error / error of auto | mean rank | auto better | auto worse | CPU s |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for method, row in sorted(summary.items(), key=lambda item: item[1]["error"]):
+        error = f"{row['error']:.2f} ({row['error_limits'][0]:.2f} to {row['error_limits'][1]:.2f})"
+        rank = f"{row['rank']:.1f} ({row['rank_limits'][0]:.1f} to {row['rank_limits'][1]:.1f})"
+        better, worse = ("", "") if method == "auto" else (row["worse"], row["better"])
+        name = f"**{method}**" if method in OURS else method
+        error = "1" if method == "auto" else error
+        lines.append(f"| {name} | {error} | {rank} | {better} | {worse} | {row['cpu']:.2g} |")
+    return "\n".join(lines) + "\n"
+
+
+def section(name: str, text: str, row: dict[str, Comparison]) -> str:
+    """Return the table of one problem, in Markdown."""
+    lines = [f"### {name}", "", f"{text[0].upper()}{text[1:]}.", ""]
+    lines += ["| method | RMSE | against auto, % (95 % interval) | CPU s | splits |", "|---|--:|--:|--:|--:|"]
+    for method, value in sorted(row.items(), key=lambda item: item[1].ratio):
+        change = [100 * (limit - 1) for limit in (value.ratio, value.low, value.high)]
+        against = "" if method == "auto" else "{:+.1f} ({:+.1f} to {:+.1f})".format(*change)
+        shown = f"**{method}**" if method in OURS else method
+        lines.append(f"| {shown} | {value.rmse:.4g} | {against} | {value.cpu:.2g} | {value.splits} |")
+    return "\n".join(lines) + "\n"
+
+
+def not_ahead(table: dict[str, dict[str, Comparison]]) -> str:
+    """Return the problems on which another method has a lower error than `auto`, with what is beyond noise."""
+    lines = []
+    for name, row in table.items():
+        ahead = sorted((value.ratio, method) for method, value in row.items() if value.ratio < 1)
+        if ahead:
+            parts = [
+                f"{method} {100 * (ratio - 1):+.1f} %{' (beyond noise)' if row[method].high < 1 else ''}"
+                for ratio, method in ahead
+            ]
+            lines.append(f"- {name}: {', '.join(parts)}.")
+    return "\n".join(lines) + "\n"
+
+
+def draw(summary: dict[str, dict], path: Path) -> None:
+    """Draw error against CPU seconds, one dot per method."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FixedLocator, NullFormatter, ScalarFormatter
+
+    figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+    axis = figure.subplots()
+    for method, row in summary.items():
+        colour = "#0b6e8f" if method in OURS else "#8a8a8a"
+        low, high = row["error_limits"]
+        axis.plot([row["cpu"]] * 2, [low, high], color=colour, linewidth=1, alpha=0.5)
+        axis.plot(row["cpu"], row["error"], "o", color=colour, markersize=7)
+        axis.annotate(method, (row["cpu"], row["error"]), (7, 3), textcoords="offset points", fontsize=8, color=colour)
+    axis.set(xscale="log", yscale="log", xlabel="CPU seconds per fit, with predictions")
+    axis.set_ylabel("error, relative to auto")
+    axis.yaxis.set_major_locator(FixedLocator([0.9, 1, 1.1, 1.2, 1.4, 1.6, 2, 2.5, 3]))
+    axis.yaxis.set_major_formatter(ScalarFormatter())
+    axis.yaxis.set_minor_formatter(NullFormatter())
+    axis.axhline(1, color="#cccccc", linewidth=0.8, zorder=0)
+    axis.margins(x=0.16)
+    axis.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130, facecolor="white")
+
+
+def write_page(path: Path) -> str:
+    """Write docs/league.md and its picture, and return the table over all problems."""
+    cells = collect(path)
+    table = {
+        name: {method: compare(rows[method], rows["auto"]) for method in METHODS if method in rows}
+        for name, rows in cells.items()
+    }
+    summary = summarise(table)
+    texts = problems(None) | {name: Problem(text, load) for name, (_, load, text) in TABLES.items()}
+    runs = [line for line in read(path) if "run" in line]
+    measured = [
+        f"Run on {line['run']} with Python {line['python']} on {line['cores']} cores ({line['processor']}), "
+        f"{line['workers']} cells at a time, with "
+        f"{', '.join(f'{name} {number}' for name, number in line['versions'].items())}."
+        for line in runs[-1:]
+    ]
+    parts = [INTRODUCTION.format(problems=len(table)), *measured, "", overall(summary), "![Error against CPU seconds]"]
+    parts[-1] += "(pictures/league.png)\n"
+    parts += ["## Where auto is not ahead\n", "Methods with a lower error than `auto`:\n", not_ahead(table)]
+    parts += ["## Each problem\n", *(section(name, texts[name].text, row) for name, row in table.items())]
+    draw(summary, PICTURE)
+    PAGE.write_text("\n".join(parts), encoding="utf-8")
+    return overall(summary)
+
+
+PAGE = ROOT / "docs" / "league.md"
+PICTURE = ROOT / "docs" / "pictures" / "league.png"
+INTRODUCTION = """\
+# League
+
+`auto`, three other methods of bagwise, and seven approaches that users would otherwise take, on {problems} open
+problems. All methods get the same training bags and predict the same test bags.
+[Why not group means and a forest? Why not AutoGluon?](why.md) discusses the result.
+
+```
+python benchmarks/league.py environment ENV
+ENV/bin/python benchmarks/league.py run --tables DATA
+ENV/bin/python benchmarks/league.py page
+```
+
+The second command can be stopped and goes on where it was.
+DATA is a folder with the real tables; without `--tables` only the simulations run.
+
+- *Splits*: five. Peptides have the official folds of their source, whose bags are related; `auto`, the methods of
+  bagwise and AutoGluon keep those folds together when they validate inside the training bags. The other tables are cut
+  into five random folds. Simulations are drawn anew for each split: 200 bags to learn from (Wang: 100, Law: 1,000) and
+  500 to predict (Law: 1,000).
+- *Outside baselines*: forests have 300 trees and try a third of the columns at a split. *Statistics* are mean,
+  deviation, least, median and greatest of each feature, and the size of the bag. LightGBM has its defaults. AutoGluon
+  gets the statistics, one core, and a limit of 30 s (`medium_quality`), or 90 s for simulations and 180 s for real
+  tables and Law (`best_quality`); foundation models and fastai are not installed. The attention network of
+  mikit-learn has its defaults, on standardised features and targets. *DeepSets* are five networks of torch, each
+  stopped early on another fifth of the training bags.
+- *Error*: root mean squared error over the test bags of all splits. The paired interval is a bootstrap of splits and of
+  bags within splits; a method is better or worse *beyond noise* if its interval excludes zero.
+- *CPU*: seconds of one fit and its predictions in one process and one thread, other cells running beside it.
+- *Over all problems*: geometric mean of the errors relative to `auto`, mean rank, both with a 95 % bootstrap interval
+  over problems; on how many problems `auto` is better, or worse, beyond noise; geometric mean of CPU seconds.
+  Where AutoGluon ran on fewer splits, it is compared with `auto` on those.
+
+In bold, methods of bagwise.
+"""
+
+
 def make_environment(folder: Path, python: str) -> None:
     """Make a virtual environment with bagwise and the libraries of the other methods."""
     subprocess.run([python, "-m", "venv", folder], check=True)
@@ -435,6 +631,8 @@ def main() -> None:
             options.tables, options.problem or names, options.method or list(METHODS),
             splits=options.splits, out=options.cells, workers=options.workers, seconds=options.seconds,
         )  # fmt: skip
+    else:
+        print(write_page(options.cells))
 
 
 if __name__ == "__main__":

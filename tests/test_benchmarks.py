@@ -1,13 +1,53 @@
-"""The speed table runs, and what it compares agrees. No seconds are asserted."""
+"""Benchmarks run, and what they compare agrees. No seconds are asserted."""
 
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def league(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return import_module("league")
+
+
+def test_a_cell_of_the_league_holds_the_errors_on_new_bags(league):
+    cell = league.run_cell(None, "mean", 0, "forest on bag means")
+    assert len(cell["errors"]) == 500 and cell["bags"] == 200 and cell["cpu"] > 0
+    assert np.sqrt(np.mean(np.square(cell["errors"]))) < cell["spread"]
+    assert "unknown" in league.run_cell(None, "mean", 0, "unknown")["error"]
+
+
+def test_the_cells_of_the_league_are_in_complete_rows_and_slow_ones_last(league):
+    cells = league.order(["a", "b"], ["auto", "AutoGluon best"], 3)
+    assert cells[:4] == [(name, 0, method) for name in "ab" for method in ("auto", "AutoGluon best")]
+    assert cells[-2:] == [("a", 2, "AutoGluon best"), ("b", 2, "AutoGluon best")] and len(cells) == 12
+
+
+def test_the_page_of_the_league_says_where_auto_is_not_ahead(league, tmp_path, monkeypatch):
+    monkeypatch.setattr(league, "PAGE", tmp_path / "league.md")
+    monkeypatch.setattr(league, "PICTURE", tmp_path / "league.png")
+    monkeypatch.setattr(league, "RESAMPLES", 100)
+    scale = {"Law": {"auto": 1, "DeepSets": 2}, "mean": {"auto": 1, "DeepSets": 0.5}}
+    errors, lines = np.random.default_rng(0).normal(size=40), ['{"cut']
+    for name, row in scale.items():
+        for method, factor in row.items():
+            cell = {"problem": name, "method": method, "cpu": 1.0, "errors": [*(factor * errors)]}
+            lines += [json.dumps(cell | {"split": split}) for split in range(2)]
+    lines.append(json.dumps({"problem": "mean", "split": 2, "method": "DeepSets", "error": "ValueError: too few bags"}))
+    (tmp_path / "cells.jsonl").write_text("\n".join(lines))
+    league.write_page(tmp_path / "cells.jsonl")
+    page = (tmp_path / "league.md").read_text(encoding="utf-8")
+    assert "| DeepSets | 1.00 (0.50 to 2.00) | 1.5 (1.0 to 2.0) | 1 | 1 | 1 |" in page
+    assert "- mean: DeepSets -50.0 % (beyond noise)." in page and "- Law:" not in page
+    assert (tmp_path / "league.png").exists()
 
 
 @pytest.mark.slow
