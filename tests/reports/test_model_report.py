@@ -38,6 +38,15 @@ def test_held_out_predictions_are_scored(tmp_path):
     assert report.values("bag-table", "error") == sorted(np.abs(y - guess), reverse=True)
 
 
+def test_the_residuals_of_intervals_are_held_out(tmp_path):
+    bags, y = sample(40)
+    model = Intervals("aggregated", folds=4).fit(bags, y)
+    report = write(tmp_path, model, bags, y)
+    assert (
+        "Not judged" not in report.text and report.values("bag-table", "error") == sorted(abs(model.residuals_))[::-1]
+    )
+
+
 def test_held_out_of_another_length_is_refused(tmp_path):
     bags, y = sample(30)
     with pytest.raises(ValueError, match=r"held_out has shape \(29,\) for 30 bags; give one prediction per bag"):
@@ -137,7 +146,7 @@ def test_a_page_without_a_learned_function_is_better_than_none(tmp_path, monkeyp
         raise RuntimeError("no function today")
 
     bags, y = sample(30)
-    monkeypatch.setattr("bagwise.reports.explorer.function_on_grid", fault)
+    monkeypatch.setattr("bagwise.reports.explorer.function_and_counts", fault)
     report = write(tmp_path, instance_kme().fit(bags, y), bags, y)
     assert "The learned function" not in report.text and "was fitted on 30 bags" in report.text
 

@@ -75,10 +75,8 @@ def fit(
         save(fitted.model, out, method=method, target=targets, training=fitted.training | {"table": o.stem(table)})
         if report is not None:
             from bagwise.reports import write_model_report
-            from bagwise.reports.fit_summary import held_out_predictions
 
             about: dict = {"name": o.stem(table), "method": method, "command": command_text(context)}
-            about |= {"held_out": held_out_predictions(fitted.model, fitted.y)}
             with messages.spinner("writing the report"):
                 write_model_report(report, fitted.model, fitted.bags, fitted.y, **about)
         from bagwise.reports.fit_summary import first_line

@@ -1,24 +1,30 @@
-"""The charts of a report as SVG: arrays in, one element out, which takes its colours from the page.
+"""The charts of a report as SVG elements, which take their colours from the page.
 
-Written by hand because matplotlib's SVG of the same charts is eight times as large and takes ten times as long, and its
-colours do not follow the page's dark mode.
+Figures that `plots` draws on axes of matplotlib are drawn by the same functions on an `SvgAxis`. matplotlib's own SVG
+of them is eight times as large and takes ten times as long, and its colours do not follow the page's dark mode.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup, escape
-from scipy.stats import binom
 
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.validation import counted
 from bagwise.io.table_output import NONE, aligned, percent, shown
 from bagwise.metrics import get_metric
+from bagwise.reports import plots
 from bagwise.reports.findings import size_fifths
+from bagwise.reports.plots import BLUE, INK, ORANGE
 from bagwise.reports.verdict import LEVEL, HeldOut, Worth
+
+WIDTH, HEIGHT = 340, 270
+LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 40
+MOST_DOTS = 800  # of one kind in a chart, so that a page stays small
 
 
 def tag(name: str, *inside, **attributes) -> Markup:
@@ -255,11 +261,10 @@ def histogram(values, xlabel: str, ylabel: str = "bags", *, log: bool = False) -
     values = np.asarray(values, float)
     low, high = float(values.min()), float(values.max())
     counts, edges = counted_bins(values, log=log)
-    x = _x(edges[0], edges[-1], log=log)
-    y = _y(0, counts.max() * 1.05, SHORT)
-    shape = staircase(x(edges), y(counts), SHORT - BOTTOM, class_="amount")
-    title = f"{xlabel}: from {shown(low)} to {shown(high)}, median {shown(float(np.median(values)))}"
-    return _frame(x, y, xlabel + (" (log)" if log else ""), ylabel, shape, title=title, height=SHORT, few=3)
+    axis = SvgAxis(SHORT)
+    axis.set(xlabel=xlabel, ylabel=ylabel, xscale="log" if log else "linear", ylim=(0, counts.max() * 1.05))
+    axis.stairs(counts, edges, baseline=0.0, class_="amount")
+    return axis.svg(f"{xlabel}: from {shown(low)} to {shown(high)}, median {shown(float(np.median(values)))}")
 
 
 def counted_bins(values: np.ndarray, most: int = 30, *, log: bool = False) -> tuple[np.ndarray, np.ndarray]:
@@ -303,77 +308,100 @@ def equal_scales(x, y, margin: float = 0.06) -> tuple[Scale, Scale]:
     return _x(middle - wide, middle + wide), _y(centre - tall, centre + tall)
 
 
-WIDTH, HEIGHT = 340, 270
-LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 40
-MOST_DOTS = 800
+class SvgAxis:
+    """An axis that takes the calls which `plots` makes to one of matplotlib, and draws them as SVG for a page."""
+
+    def __init__(self, height: int = HEIGHT):
+        self.height = height
+        self.marks: list[Callable[[Scale, Scale], Markup]] = []
+        self.values: dict[str, list] = {"x": [], "y": []}  # that set the limits
+        self.options: dict = {}
+
+    def set(self, **options) -> None:
+        """Set labels, limits and the scale, by the names of matplotlib; a page has captions in place of titles."""
+        self.options |= options
+
+    def legend(self, **_) -> None:
+        """Draw no legend: a caption names the marks."""
+
+    def plot(self, x, y, *, color: str, marker: str = "", **_) -> None:
+        kind = "reference" if color == INK else "line"
+        self._add(x, y, lambda across, up: line(across(x), up(y), class_=kind))
+        if marker:
+            self.scatter(x, y, color=color)
+
+    def scatter(self, x, y, *, color: str, **_) -> None:
+        at, kind = _thinned(len(x)), "dot odd" if color == ORANGE else "dot"
+        self._add(x, y, lambda across, up: dots(across(x[at]), up(y[at]), class_=kind))
+
+    def vlines(self, x, low, high, **_) -> None:
+        def lines(across, up) -> Markup:
+            ends = (np.clip(up(end[at]), TOP, self.height - BOTTOM) for end in (low, high))
+            return bars(across(x[at]), *ends)
+
+        at = _thinned(len(x))
+        self._add(x, [low, high], lines)
+
+    def fill_between(self, x, low, high, **_) -> None:
+        def band(across, up) -> Markup:
+            place = across(x) + np.r_[-1.5, np.zeros(len(x) - 2), 1.5]  # a band of no width is still seen
+            below, above = (np.broadcast_to(up(end), len(x)) for end in (low, high))
+            points = zip(np.r_[place, place[::-1]].tolist(), np.r_[below, above[::-1]].tolist(), strict=True)
+            return tag("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in points), class_="band")
+
+        self._add(x, [low, high], band)
+
+    def stairs(self, values, edges, *, baseline: float, class_: str = "band", **_) -> None:
+        def outline(across, up) -> Markup:
+            return staircase(across(edges), up(values), float(up(baseline)), class_=class_)
+
+        self._add(edges, [*values, baseline], outline)
+
+    def axhline(self, y: float, **_) -> None:
+        self._add([], [y], lambda across, up: line([LEFT, WIDTH - RIGHT], up([y, y]), class_="reference"))
+
+    def svg(self, title: str) -> Markup:
+        """Return the element, with a text alternative."""
+        log = self.options.get("xscale") == "log"
+        limits = {name: self.options.get(f"{name}lim") or span(*values) for name, values in self.values.items()}
+        if log:
+            values = np.concatenate(self.values["x"])
+            limits["x"] = values.min() / 1.1, values.max() * 1.1
+        x, y = _x(*limits["x"], log=log), _y(*limits["y"], self.height)
+        labels = self.options["xlabel"] + (" (log)" if log else ""), self.options["ylabel"]
+        marks = [mark(x, y) for mark in self.marks]
+        return _frame(x, y, *labels, *marks, title=title, height=self.height)
+
+    def _add(self, x, y, mark: Callable[[Scale, Scale], Markup]) -> None:
+        if np.size(x) or np.size(y):
+            self.marks.append(mark)
+            self.values["x"].append(np.ravel(x))
+            self.values["y"].append(np.ravel(y))
 
 
 def predicted_against_true(held: HeldOut) -> Markup:
     """Draw each bag at (target, prediction) with its interval, and the identity line."""
-    drawn = _thinned(len(held.target))
-    target, prediction = held.target[drawn], held.prediction[drawn]
-    bounds = np.where(np.isfinite(held.ends()), held.ends(), held.prediction[:, None])[drawn]
-    inside = held.inside()[drawn]
-    # A few very wide intervals must not squeeze the rest.
-    low, high = span(held.target, held.prediction, margin=0.08)
-    x, y = _x(low, high), _y(low, high)
-    ends = np.clip(y(bounds), TOP, HEIGHT - BOTTOM).T
-    parts = [line(x([low, high]), y([low, high]), class_="reference")]
-    parts += [bars(x(target), *ends)] if held.has_intervals else []
-    marks = {"dot": inside, "dot odd": ~inside} if held.has_intervals else {"dot": slice(None)}
-    parts += [dots(x(target[part]), y(prediction[part]), class_=name) for name, part in marks.items()]
+    axis, intervals = SvgAxis(), held.ends() if held.has_intervals else None
+    plots.predicted_against_true(axis, held.target, held.prediction, intervals=intervals, target=held.target_name)
     ylabel = "prediction of training bags" if held.in_sample else "held-out prediction"
+    axis.set(ylabel=ylabel)
     of = f"{held.target_name} of {counted(len(held.target), 'bag')}"
-    title = f"{held.label}: {ylabel} against {of}. {_interval_text(held)}"
-    return _frame(x, y, held.target_name, ylabel, *parts, title=title)
+    return axis.svg(f"{held.label}: {ylabel} against {of}. {_interval_text(held)}")
 
 
 def residuals_against_size(held: HeldOut) -> Markup:
     """Draw residuals over bag sizes, and ± the error in fifths of the sizes."""
-    drawn = _thinned(len(held.target))
-    low, high = int(held.size.min()), int(held.size.max())
-    log = high >= 10 * low
-    x = _x(low / 1.1, high * 1.1, log=True) if log else _x(*span([low, high]))
-    top = max(abs(end) for end in span(held.residual, margin=0.05))
-    y = _y(-top, top)
-    boxes = []
-    for part in size_fifths(held):
-        start, stop = float(x(part["low"])), float(x(part["high"]))
-        box = {"x": start - 1.5, "width": stop - start + 3, "y": float(y(part["error"])), "class_": "band"}
-        boxes.append(tag("rect", **box, height=float(y(-part["error"]) - y(part["error"]))))
-    zero = line(x([x.low, x.high]), y([0, 0]), class_="reference")
-    points = dots(x(held.size[drawn]), y(held.residual[drawn]))
-    label = "instances in the bag" + (" (log)" if log else "")
-    title = f"{held.label}: residual by bag size. {_size_text(held)}"
-    return _frame(x, y, label, "target − prediction", *boxes, zero, points, title=title)
+    axis, names = SvgAxis(), {"target": held.target_name, "metric": held.metric}
+    plots.residuals_against_size(axis, held.target, held.prediction, held.size, **names)
+    return axis.svg(f"{held.label}: residual by bag size. {_size_text(held)}")
 
 
 def calibration(held: HeldOut) -> Markup:
     """Draw the share of targets inside intervals against the nominal level, with the range of chance."""
     points = np.array(held.calibration())
-    n = len(held.target)
-    x, y = _x(0, 1), _y(0, 1)
-    levels = np.linspace(0.01, 0.99, 50)
-    low, high = binom.ppf(0.025, n, levels) / n, binom.ppf(0.975, n, levels) / n
-    outline = zip(np.r_[x(levels), x(levels[::-1])].tolist(), np.r_[y(low), y(high[::-1])].tolist(), strict=True)
-    band = tag("polygon", points=" ".join(f"{a:.1f},{b:.1f}" for a, b in outline), class_="band")
-    parts = [band, line(x([0, 1]), y([0, 1]), class_="reference"), line(x(points[:, 0]), y(points[:, 1]))]
-    parts.append(dots(x(points[:, 0]), y(points[:, 1])))
     shares = ", ".join(f"{percent(share)} at {percent(level)}" for level, share in points[:: max(len(points) // 4, 1)])
-    title = f"{held.label}: share of targets inside intervals against their nominal level: {shares}"
-    return _frame(x, y, "nominal level", "share inside", *parts, title=title)
-
-
-def learned_function(grid, h, counts) -> Markup:
-    """Draw h over instance predictions, the identity, and the histogram of the instance predictions."""
-    x, y = _x(float(grid[0]), float(grid[-1])), _y(*span(h, grid, margin=0.05))
-    counts = np.asarray(counts, float)
-    floor = HEIGHT - BOTTOM
-    tops = floor - 60 * counts / max(counts.max(), 1.0)
-    density = staircase(np.linspace(x.start, x.stop, len(counts) + 1), tops, floor, class_="band")
-    lines = line(x(grid), y(grid), class_="reference"), line(x(grid), y(h))
-    title = f"the learned function h: {_function_text(grid, h)}"
-    return _frame(x, y, "prediction of an instance", "h, its contribution", density, *lines, title=title)
+    axis = plots.calibration(SvgAxis(), *points.T, n=len(held.target))
+    return axis.svg(f"{held.label}: share of targets inside intervals against their nominal level: {shares}")
 
 
 def _x(low: float, high: float, *, log: bool = False) -> Scale:
@@ -384,10 +412,8 @@ def _y(low: float, high: float, height: int = HEIGHT) -> Scale:
     return Scale(low, high, height - BOTTOM, TOP)
 
 
-def _frame(
-    x: Scale, y: Scale, xlabel: str, ylabel: str, *inside, title: str, height: int = HEIGHT, few: int = 5
-) -> Markup:
-    parts = []
+def _frame(x: Scale, y: Scale, xlabel: str, ylabel: str, *inside, title: str, height: int = HEIGHT) -> Markup:
+    parts, few = [], 3 if height == SHORT else 5
     for value, label in zip(x.ticks(), tick_labels(x.ticks()), strict=True):
         at = float(x(value))
         parts.append(tag("line", x1=at, x2=at, y1=TOP, y2=height - BOTTOM, class_="grid"))
@@ -487,10 +513,11 @@ def _size_text(held: HeldOut) -> str:
     return f"{kind.capitalize()} residual, the shaded steps: {texts[0]}, {texts[1]}."
 
 
-def draw_function(label: str, function: dict) -> dict:
+def draw_function(label: str, grid: np.ndarray, h: np.ndarray, counts: np.ndarray) -> dict:
     """Draw the learned function h, with a sentence on its distance from the plain mean."""
-    text = _function_text(function["grid"], function["h"])
-    return {"svg": learned_function(**function), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
+    text = _function_text(grid, h)
+    axis = plots.draw_function(SvgAxis(), grid, h, counts)
+    return {"svg": axis.svg(f"the learned function h: {text}"), "label": label, "text": f"{text[0].upper()}{text[1:]}."}
 
 
 def _function_text(grid, h) -> str:
@@ -527,13 +554,13 @@ def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, pl
 
 def values_against_targets(rates, mean, low, high, label: str) -> Markup:
     """Draw a dot for the mean value of a bag, a line for its instances, and the identity line."""
-    drawn = _thinned(len(rates))
-    x, y = _x(*span(rates)), _y(*span(rates, low, high))
-    ends = max(x.low, y.low), min(x.high, y.high)
-    parts = [line(x(ends), y(ends), class_="reference"), bars(x(rates[drawn]), y(low[drawn]), y(high[drawn]))]
-    parts.append(dots(x(rates[drawn]), y(mean[drawn])))
-    title = f"{label}: values of instances against targets"
-    return _frame(x, y, "target", "value of an instance", *parts, title=title)
+    axis = SvgAxis()
+    ends = np.array([max(rates.min(), low.min()), min(rates.max(), high.max())])
+    axis.plot(ends, ends, color=INK)
+    axis.vlines(rates, low, high)
+    axis.scatter(rates, mean, color=BLUE)
+    axis.set(xlabel="target", ylabel="value of an instance")
+    return axis.svg(f"{label}: values of instances against targets")
 
 
 def map_of_values(places: np.ndarray, values: np.ndarray, label: str) -> Markup:

@@ -17,7 +17,7 @@ from bagwise.bags.validation import counted
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
-from bagwise.explanations.explanation import SINGULAR, function_on_grid, instance_values, unwrapped
+from bagwise.explanations.explanation import SINGULAR, instance_values, unwrapped
 from bagwise.io import load
 from bagwise.io.table_files import find_files
 from bagwise.io.table_output import (
@@ -35,6 +35,7 @@ from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
 from bagwise.reports.charts import counted_bins, draw_function, draw_values, histogram, spark
+from bagwise.reports.plots import function_and_counts
 from bagwise.reports.verdict import HeldOut
 
 MOST_FEATURES = 40  # in the table
@@ -359,11 +360,8 @@ def learned_function(model, bags: Bags) -> dict | None:
     predictions = model[:-1].transform(bags)
     if predictions.n_features != 1:
         return None
-    grid, h = function_on_grid(model[-1], predictions, points=160)
-    if not grid[-1] > grid[0]:
-        return None
-    counts, _ = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
-    return {"grid": grid, "h": h, "counts": counts}
+    grid, h, counts = function_and_counts(model[-1], predictions)
+    return {"grid": grid, "h": h, "counts": counts} if grid[-1] > grid[0] else None
 
 
 READING = (ValueError, TypeError, OSError, ImportError)  # what can be wrong with a file
@@ -442,7 +440,7 @@ def function_section(label: str, model, bags: Bags) -> dict | None:
         function = learned_function(model, bags)
     except Exception:
         return None
-    return draw_function(label, function) if function else None
+    return draw_function(label, **function) if function else None
 
 
 def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:

@@ -15,26 +15,6 @@ SCORES = {
 }
 
 
-def held_out_predictions(model, y: np.ndarray) -> np.ndarray | None:
-    """Return predictions of the training bags by models fitted without them, NaN for bags that no fold holds out.
-
-    None if there are no such models.
-    """
-    if y.ndim == 2:
-        predictions = np.full(y.shape, np.nan)
-        for k, (estimator, column) in enumerate(zip(model.estimators_, y.T, strict=True)):
-            values = held_out_predictions(estimator, column[~np.isnan(column)])
-            if values is None:
-                return None
-            predictions[~np.isnan(column), k] = values
-        return predictions
-    if hasattr(model, "residuals_") and hasattr(model, "calibration_"):
-        predictions = np.full(len(y), np.nan)
-        predictions[model.calibration_] = y[model.calibration_] - model.residuals_
-        return predictions
-    return getattr(model, "held_out_", None)
-
-
 def summarise_fit(model, name: str, bags, y: np.ndarray) -> dict:
     """Return held-out scores and the verdict, a paragraph for a paper, and the method's own summary if it has one.
 
@@ -54,7 +34,7 @@ def summarise_fit(model, name: str, bags, y: np.ndarray) -> dict:
     """
     if y.ndim == 2:
         return _summarise_targets(model, name, bags, y)
-    held = held_out_of(name, model, bags, y, held_out=held_out_predictions(model, y)).with_baselines(bags, y)
+    held = held_out_of(name, model, bags, y).with_baselines(bags, y)
     if held.in_sample:
         summary = summarise_scores(name, len(y), None)
     else:

@@ -373,7 +373,7 @@ def write_model_report(
     model : fitted bag regressor
     bags, y : what it was fitted on; for a `MultiTarget`, a column of y per target
     held_out : array, optional
-        A prediction of every bag by a model that never saw it. Default: ``model.held_out_`` where there is one
+        A prediction of every bag by a model that never saw it. Default: those of intervals, or ``model.held_out_``
         (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
     fold, std : arrays, optional
         The fold of every bag (default ``model.fold_``), and the standard deviation of its prediction if there is one.

@@ -1,4 +1,4 @@
-"""Plots of predictions and bags on matplotlib axes, in one style.
+"""Plots of predictions and bags on axes, in one style: those of matplotlib, or those of a page (`charts.SvgAxis`).
 
 Backgrounds are transparent, so every colour is read on white and on near black: each has a contrast of at least 3 to
 both, and the three of the series differ for the colour-blind.
@@ -7,13 +7,13 @@ both, and the three of the series differ for the colour-blind.
 from __future__ import annotations
 
 import numpy as np
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 from scipy.stats import binom
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.segments import segment_quantiles
 from bagwise.bags.validation import label
 from bagwise.explanations.explanation import function_on_grid
+from bagwise.intervals.order_statistics import fifths
 from bagwise.metrics import get_metric
 
 __all__ = [
@@ -35,14 +35,15 @@ SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both clear to the colour-blind
 
 
 def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
-    """Set labels and remove box and background of an axis."""
-    axis.set_facecolor("none")
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.spines[["left", "bottom"]].set_color(INK)
-    axis.tick_params(which="both", colors=INK)
-    axis.set_xlabel(xlabel, color=INK)
-    axis.set_ylabel(ylabel, color=INK)
-    axis.set_title(title, color=INK)
+    """Set labels, and remove box and background of an axis of matplotlib; a page has a style sheet."""
+    axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if hasattr(axis, "spines"):
+        for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
+            text.set_color(INK)
+        axis.set_facecolor("none")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.spines[["left", "bottom"]].set_color(INK)
+        axis.tick_params(which="both", colors=INK)
     return axis
 
 
@@ -53,10 +54,13 @@ def legend(axis, **options) -> None:
 
 def log_scale(axis) -> None:
     """Use a logarithmic x axis with 1, 2, 5, 10, ... as plain numbers."""
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.xaxis.set_major_formatter(ScalarFormatter())
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set(xscale="log")
+    if hasattr(axis, "xaxis"):
+        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axis.xaxis.set_major_formatter(ScalarFormatter())
+        axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def columns(**named) -> list[np.ndarray]:
@@ -83,7 +87,7 @@ def as_intervals(intervals, n: int) -> np.ndarray:
     return intervals
 
 
-FIFTHS = 5
+MARGIN = 0.08  # beside the outermost dots, as a share of their range
 
 
 def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | None = None, unit: str = ""):
@@ -106,7 +110,10 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
     """
     name = _target_name(y, target)
     y, predicted = columns(y=y, predicted=predicted)
-    ends = [min(y.min(), predicted.min()), max(y.max(), predicted.max())]
+    ends = np.array([min(y.min(), predicted.min()), max(y.max(), predicted.max())])
+    margin = MARGIN * (np.ptp(ends) or abs(ends[0]) or 1.0)
+    limits = ends[0] - margin, ends[1] + margin
+    axis.set(xlim=limits, ylim=limits)  # a few very wide intervals must not squeeze the dots
     axis.plot(ends, ends, color=INK, linewidth=1)
     missed = np.zeros(len(y), dtype=bool)
     if intervals is not None:
@@ -126,8 +133,8 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
     )
 
 
-def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = None):
-    """Draw residuals over bag sizes, and ± their root mean square in fifths of the sizes.
+def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = None, metric: str = "rmse"):
+    """Draw residuals over bag sizes, and ± the error in fifths of the sizes.
 
     Parameters
     ----------
@@ -136,6 +143,8 @@ def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = No
     sizes : number of instances of every bag
     target : str, optional
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
+    metric : str, default "rmse"
+        Name of the error of the fifths.
 
     Returns
     -------
@@ -146,9 +155,11 @@ def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = No
     residuals = y - predicted
     axis.axhline(0.0, color=INK, linewidth=1)
     axis.scatter(sizes, residuals, s=14, color=BLUE, alpha=0.8, linewidths=0)
-    for part in np.array_split(np.argsort(sizes, kind="stable"), min(FIFTHS, len(sizes))):
-        error = np.sqrt(np.mean(residuals[part] ** 2))
-        axis.fill_between(sizes[part[[0, -1]]], -error, error, color=ORANGE, alpha=0.25, linewidth=0)
+    part = fifths(sizes)
+    for k in np.unique(part):
+        error = get_metric(metric)(y[part == k], predicted[part == k])
+        ends = np.array([sizes[part == k].min(), sizes[part == k].max()])
+        axis.fill_between(ends, -error, error, color=ORANGE, alpha=0.25, linewidth=0)
     if sizes.max() >= 10 * sizes.min():
         log_scale(axis)
     return quiet(axis, xlabel="instances in the bag", ylabel=f"{name} - prediction", title="Residuals by bag size")
@@ -191,12 +202,15 @@ def calibration(axis, levels, coverage, *, n: int | None = None):
     if n is not None:
         at = np.linspace(0.0, 1.0, 201)
         low, high = binom.ppf([[0.025], [0.975]], n, at) / n
-        axis.fill_between(at, np.maximum(low, 0.0), high, color=INK, alpha=0.25, linewidth=0, label="luck, 95 percent")
+        axis.fill_between(
+            at, np.maximum(low, 0.0), high, color=INK, alpha=0.25, linewidth=0, label="chance, 95 percent"
+        )
     order = np.argsort(levels)
-    axis.plot([0, 1], [0, 1], color=INK, linewidth=1)
+    axis.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
+    axis.plot([0.0, 1.0], [0.0, 1.0], color=INK, linewidth=1)
     axis.plot(levels[order], coverage[order], color=BLUE, marker="o", markersize=4, label="intervals")
     legend(axis, loc="upper left")
-    return quiet(axis, xlabel="level", ylabel="share inside", title="Do intervals keep their promise?")
+    return quiet(axis, xlabel="nominal level", ylabel="share inside", title="Coverage of intervals")
 
 
 def learning_curve(axis, curve, *, upto: float = 2.0):
@@ -221,7 +235,7 @@ def learning_curve(axis, curve, *, upto: float = 2.0):
     axis.axvline(curve.now, color=ORANGE, linewidth=1, label="now")
     log_scale(axis)
     legend(axis, loc="upper right")
-    return quiet(axis, xlabel=noun, ylabel=get_metric(curve.metric).label, title=f"What would more {noun} do?")
+    return quiet(axis, xlabel=noun, ylabel=get_metric(curve.metric).label, title=f"Learning curve over {noun}")
 
 
 # What the numbers of an explanation are called, and where an instance like all others would be.
@@ -268,7 +282,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
         axis.scatter(at, y[order], s=18, marker="_", color=ORANGE, label=target)
         legend(axis, loc="upper left")
     axis.set_xticks([])
-    return quiet(axis, xlabel=f"bags, by {target}", ylabel=name, title="What the bags hold (10 to 90 percent)")
+    return quiet(axis, xlabel=f"bags, by {target}", ylabel=name, title="Distribution in each bag (10 to 90 percent)")
 
 
 def learned_function(axis, head, predictions):
@@ -285,21 +299,27 @@ def learned_function(axis, head, predictions):
         raise ValueError(
             "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme:single"
         )
-    grid, h = function_on_grid(head, predictions, points=300)
-    low, high = grid[[0, -1]]
-    counts = axis.twinx()
-    counts.hist(predictions.instances[:, 0], bins=80, range=(low, high), color=INK, alpha=0.3)
-    counts.set_yticks([])
-    quiet(counts)
-    counts.spines[:].set_visible(False)
-    axis.set_zorder(counts.get_zorder() + 1)  # the lines before the bars
-    axis.plot([low, high], [low, high], color=INK, linewidth=1, label="identity: the plain mean")
+    return draw_function(axis, *function_and_counts(head, predictions))
+
+
+def function_and_counts(head, predictions: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a grid of instance predictions, the function h on it, and a histogram of the instances over it."""
+    grid, h = function_on_grid(head, predictions, points=160)
+    counts, _ = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
+    return grid, h, counts
+
+
+def draw_function(axis, grid, h, counts):
+    """Draw h over the grid, with the identity, and the histogram in the lower quarter."""
+    bottom, top = min(h.min(), grid[0]), max(h.max(), grid[-1])
+    edges = np.linspace(grid[0], grid[-1], len(counts) + 1)
+    tops = bottom + (top - bottom) / 4 * counts / max(counts.max(), 1)
+    axis.stairs(tops, edges, baseline=bottom, fill=True, color=INK, alpha=0.3)
+    axis.plot(grid, grid, color=INK, linewidth=1, label="identity: the plain mean")
     axis.plot(grid, h, color=BLUE, linewidth=2, label="h, learned")
     legend(axis, loc="upper left")
     title = "A bag's prediction is the mean of h over its instances"
-    return quiet(
-        axis, xlabel="prediction of an instance", ylabel="h: its contribution to the bag's target", title=title
-    )
+    return quiet(axis, xlabel="prediction of an instance", ylabel="h, its contribution to the target", title=title)
 
 
 def contributions(axis, explanation, bag: int = 0):

@@ -151,12 +151,15 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
     ----------
     held_out, fold, std : arrays, optional
         Predictions by models without the bag, the fold of each bag, and standard deviations. Default: ``held_out_`` and
-        ``fold_`` of the model, or of the method inside its intervals.
+        ``fold_`` of the model, or those that the residuals of intervals are of.
     """
     source, inner = model, unwrapped(model)
     if held_out is None:
         source = inner if np.shape(getattr(inner, "held_out_", None)) == y.shape else model
         held_out = getattr(source, "held_out_", None)
+    if held_out is None and hasattr(model, "residuals_"):
+        held_out = np.full(len(y), np.nan)
+        held_out[model.calibration_] = y[model.calibration_] - model.residuals_
     if fold is None:  # intervals by a split have folds of some bags only: then one fold for all
         fold = getattr(source, "fold_", None)
         fold = fold if np.shape(fold) == y.shape else np.zeros(len(y), dtype=int)
