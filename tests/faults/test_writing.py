@@ -258,7 +258,7 @@ def test_a_folder_of_results_is_no_file(arguments, tmp_path, monkeypatch):
     (tmp_path / "runs").write_text("")
     found = CliRunner().invoke(app, [*arguments, "runs"])
     assert found.exit_code == 1
-    assert found.stderr == f"bagwise {arguments[0]}: runs is a file; give the name of a folder\n"
+    assert found.stderr == f"bagwise {arguments[0]}: runs is a file. Give the name of a folder.\n"
     below = CliRunner().invoke(app, [*arguments, "runs/below"])
     said = f"bagwise {arguments[0]}: runs/below cannot be written (Not a directory); give a place that can be\n"
     assert below.exit_code == 1 and below.stderr == said

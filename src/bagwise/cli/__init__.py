@@ -14,19 +14,8 @@ from bagwise import __version__
 from bagwise.cli.help import Command, Group
 
 app = typer.Typer(name="bagwise", cls=Group, rich_markup_mode=None, pretty_exceptions_enable=False)
-# The order in --help; other commands follow.
-ORDER = (
-    "demo",
-    "check",
-    "fit",
-    "predict",
-    "importance",
-    "evaluate",
-    "learning_curve",
-    "report",
-    "reproduce",
-    "methods",
-)
+# The order in --help; other commands follow
+ORDER = ("demo", "check", "fit", "predict", "importance", "evaluate", "learning_curve", "report", "reproduce")
 
 
 def find_verbs() -> list:

@@ -62,12 +62,6 @@ def escape_unencodable() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def result_console() -> Terminal:
-    """Return the console for results; in a pipe or a file, lines are not wrapped."""
-    console = Terminal()
-    return console if console.is_terminal else Terminal(width=10_000)
-
-
 def print_text(text: str, *, stderr: bool = False) -> None:
     """Print text without markup."""
     Terminal(stderr=stderr, highlight=False).print(text, markup=False, soft_wrap=True)

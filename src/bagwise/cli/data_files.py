@@ -176,9 +176,9 @@ def arrays(
     table: Annotated[
         Path | None, typer.Option(help="A table with a row per bag: ids and targets. Example: --table clinical.csv")
     ] = None,
-    bag: o.Bag = None,
+    bag: Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag slide")] = None,
     target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target survival")] = None,
-    groups: o.Groups = None,
+    groups: Annotated[str | None, typer.Option(help="Column of groups. Example: --groups patient")] = None,
     bag_feature: Annotated[
         list[str] | None, typer.Option(help="Column of numbers that describes the bag. Example: --bag-feature age")
     ] = None,

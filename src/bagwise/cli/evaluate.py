@@ -53,16 +53,20 @@ def evaluate(
 
     Example: bagwise evaluate aod.csv --bag site --target aod --methods aggregated,instance-kme --out runs/aod
     """
-    from bagwise.cli.console import exit_if_failed, interruptible, messages_of, print_text, result_console
+    from bagwise.cli.console import Terminal, exit_if_failed, interruptible, messages_of, print_text
     from bagwise.evaluation import evaluate as run
     from bagwise.io.load import load_labels
+    from bagwise.reports.findings import best_verdict
 
     columns = o.columns(context)
     bag, groups = columns.get("bag"), columns.get("groups")
     labels = {} if by is None or by == groups else {"label": by}
     out = out or Path("runs") / o.stem(table)
     if not method:
-        method, repeats = o.recommended_methods(), repeats or 1
+        method, repeats = (
+            [name for name, card in o.read_cards().items() if card["question"] == "Recommended"],
+            repeats or 1,
+        )
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
         o.refuse_folder(out, resume=resume)
         if by is not None and by == bag:
@@ -105,12 +109,12 @@ def evaluate(
         typer.echo(json.dumps(plain[out.name] if out in runs else plain, indent=1))
     else:
         for folder, results in runs.items():
-            console = result_console()
+            console = Terminal()
             print_text(results.to_text(console.width if console.is_terminal else None))
             if verdicts[folder] is not None:
                 print_text(verdicts[folder])
             if by is not None:
-                _print_by(results)
+                print_text("\n" + results.by_to_text())
             more = "" if by is None else ", scores_by.csv"
             messages.show(f"Wrote {folder}/results.csv, summary.csv (all metrics), comparisons.csv{more}")
     exit_if_failed(messages, *runs.values())
@@ -130,38 +134,6 @@ def _by_target(bags, y, labels: dict) -> dict:
     return parts
 
 
-def best_verdict(results, bags, y) -> str | None:
-    """Return the verdict on the best method, against the mean target and a forest on bag means in the same folds."""
-    from bagwise.reports.findings import held_out
-    from bagwise.reports.verdict import verdict_line, worth
-
-    best = results.best_method()
-    held = None if best is None else held_out(results, best)
-    return None if held is None else verdict_line(best, worth(held.with_baselines(bags, y)))
-
-
-FAILURE = ("method", "repeat", "fold", "error")
-BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage90")
-MOST_LABELS = 20
-
-
-def _print_by(results) -> None:
-    """Print the best method's scores by label, the largest RMSE first, and the notes on them."""
-    from bagwise.cli.console import print_text
-    from bagwise.io.table_output import as_text, from_rows
-
-    best, name = results.best_method() or results.methods[0], results.by["name"]
-    rows = [row for row in results.rows("scores_by") if row["method"] == best]
-    rows.sort(key=lambda row: -row["rmse"])
-    shown = [column for column in BY if any(row[column] is not None for row in rows)]
-    table = from_rows([{name: row[name]} | {column: row[column] for column in shown} for row in rows[:MOST_LABELS]])
-    if rows:
-        many = f", the {MOST_LABELS} of {len(rows)} with the largest RMSE" if len(rows) > MOST_LABELS else ""
-        print_text(f"\n{best} by {name}{many}:\n{as_text(table)}")
-    for note in results.by_notes():
-        print_text(f"Note: {note}")
-
-
 def _as_json(results, out: Path, verdict: str | None) -> dict:
     """Return all tables and notes as plain values for JSON; NaN is null."""
     return {
@@ -173,7 +145,9 @@ def _as_json(results, out: Path, verdict: str | None) -> dict:
         "scores_by": None if results.by is None else results.rows("scores_by"),
         "verdict": verdict,
         "notes": results.notes() + ([] if results.by is None else results.by_notes()),
-        "failures": [dict(zip(FAILURE, failure, strict=True)) for failure in results.failures],
+        "failures": [
+            dict(zip(("method", "repeat", "fold", "error"), failure, strict=True)) for failure in results.failures
+        ],
         "out": str(out),
     }
 

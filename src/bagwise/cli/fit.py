@@ -43,9 +43,20 @@ def fit(
     folds: o.Folds = None,
     work: o.Work = None,
     report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
-    aggregate: o.Aggregate = None,
-    exposure: o.Exposure = None,
-    likelihood: o.Likelihood = None,
+    aggregate: Annotated[
+        Literal["mean", "sum"] | None,
+        typer.Option(help="How a target aggregates its instances, for aggregate-gp. Example: --aggregate sum"),
+    ] = None,
+    exposure: Annotated[
+        str | None,
+        typer.Option(help="Column of exposures, such as the people of an instance. Example: --exposure people"),
+    ] = None,
+    likelihood: Annotated[
+        Literal["gaussian", "poisson", "binomial"] | None,
+        typer.Option(
+            help="Whether targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson"
+        ),
+    ] = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
@@ -59,6 +70,7 @@ def fit(
 
     Example: bagwise fit pixels.csv --bag site --target aod --out aod.bagwise
     """
+    from bagwise.bags.frames import as_list
     from bagwise.cli.console import command_text, file_size, interruptible, messages_of, print_text
 
     workers = o.workers(scheduler if engine == "memory" else None)
@@ -71,7 +83,7 @@ def fit(
             raise ValueError("--scores is for intervals, which --no-intervals leaves out. Give one of the two options.")
         fit_table = fit_in_memory if engine == "memory" else fit_in_chunks
         fitted = fit_table(context, context.params, o.columns(context), messages)
-        targets = ", ".join(o.as_names(fitted.training["columns"].get("target"))) or None
+        targets = ", ".join(as_list(fitted.training["columns"].get("target") or ())) or None
         save(fitted.model, out, method=method, target=targets, training=fitted.training | {"table": o.stem(table)})
         if report is not None:
             from bagwise.reports import write_model_report

@@ -7,6 +7,7 @@ catalogue. Importing the catalogue would import scikit-learn, which takes a seco
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -32,20 +33,20 @@ def methods(
     if as_json:
         print(cards_text(), end="")
         return
-    cards = o.read_cards()
+    cards, width = o.read_cards(), shutil.get_terminal_size().columns
     if name is not None:
         card = cards.get(name.partition(":")[0], {"presets": []})
         if name not in cards and name.partition(":")[2] not in card["presets"]:
-            o.known_method(name)  # raises the error with the nearest name
+            o.check_method(name)  # raises the error with the nearest name
         rows = [(text, card[text]) for text in TEXTS] + [("presets", ", ".join(card["presets"]))]
-        print_text("\n".join(f"{text:10}{wrap(value, o.terminal_width(), ' ' * 10).lstrip()}" for text, value in rows))
+        print_text("\n".join(f"{text:10}{wrap(value, width, ' ' * 10).lstrip()}" for text, value in rows))
         return
-    width = max(map(len, cards)) + 4
+    indent = max(map(len, cards)) + 4
     for question in dict.fromkeys(card["question"] for card in cards.values()):
         print_text(f"{question}")
         for name, card in cards.items():
             if card["question"] == question:
-                print_text(f"  {name}".ljust(width) + wrap(card["idea"], o.terminal_width(), " " * width).lstrip())
+                print_text(f"  {name}".ljust(indent) + wrap(card["idea"], width, " " * indent).lstrip())
         print_text("")
     print_text(
         "bagwise methods NAME shows the card of a method: what it assumes, its source, its cost and its presets."

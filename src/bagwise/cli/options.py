@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,6 +15,11 @@ from typing import Annotated, Literal
 import typer
 
 ENDINGS = (".csv", ".tsv", ".parquet", ".feather", ".mat", ".npz")
+CELLS = "cells/[!.]*.json"  # the finished cells of a run
+Text, Texts = str | None, list[str] | None
+
+
+# Checks of values before any work -------------------------------------------------------------------------------------
 
 
 def check_tables(tables: list[str]) -> list[str]:
@@ -39,88 +43,6 @@ def check_model(path: Path) -> Path:
     return path
 
 
-Tables = Annotated[
-    list[str],
-    typer.Argument(
-        callback=check_tables,
-        help="A long table, a row per instance: .csv .tsv .parquet .feather .mat .npz; several, or a 'part-*.csv'.",
-    ),
-]
-ModelFile = Annotated[
-    Path, typer.Argument(callback=check_model, help="A file written by `bagwise fit`. Example: aod.bagwise")
-]
-Bag = Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag site")]
-Target = Annotated[
-    list[str] | None, typer.Option(help="Column of targets; given again, of further ones. Example: --target aod")
-]
-Targets = Annotated[
-    Path | None,
-    typer.Option(help="A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"),
-]
-Categories = Annotated[list[str] | None, typer.Option(help="Categorical column, or auto. Example: --categories crop")]
-Dates = Annotated[list[str] | None, typer.Option(help="Column of dates, as season and year. Example: --dates sown")]
-Groups = Annotated[
-    str | None, typer.Option(help="Column of groups, kept together in folds; or shared-rows. Example: --groups patient")
-]
-Features = Annotated[
-    list[str] | None,
-    typer.Option("--feature", help="Column to learn from; default every numeric one. Example: --feature red"),
-]
-Ignore = Annotated[list[str] | None, typer.Option(help="Column to leave out of the features. Example: --ignore year")]
-Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
-Missing = Annotated[
-    Treatment, typer.Option(help="What happens to rows with missing values; impute: the method fills them in.")
-]
-FillValues = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fill-value",
-        callback=lambda values: numbers_or_texts(values),
-        help="Number or text that stands for a missing value. Example: --fill-value -9999",
-    ),
-]
-Weights = Annotated[str | None, typer.Option(help="Column of instance weights. Example: --weights area")]
-Exposure = Annotated[
-    str | None,
-    typer.Option(help="Column of exposures, such as the people an instance stands for. Example: --exposure people"),
-]
-Aggregate = Annotated[
-    Literal["mean", "sum"] | None,
-    typer.Option(help="How a target aggregates its instances, for aggregate-gp. Example: --aggregate sum"),
-]
-Likelihood = Annotated[
-    Literal["gaussian", "poisson", "binomial"] | None,
-    typer.Option(help="Whether targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson"),
-]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option(help="Column to carry along to --instances; not a feature. Example: --keep barcode"),
-]
-Decimal = Annotated[
-    Literal[".", ","] | None, typer.Option(help="The decimal sign of numbers in text. Example: --decimal ,")
-]
-Time = Annotated[str | None, typer.Option(help="Column of dates or numbers that orders the bags, for --folds forward.")]
-FoldColumn = Annotated[
-    str | None,
-    typer.Option(
-        "--fold-column", "--split-column", help="Column of fixed folds, or of train and test. Example: --fold-column k"
-    ),
-]
-BagFeatures = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bag-feature", help="Column that describes the bag, not the instance; or auto. Example: --bag-feature sza"
-    ),
-]
-
-
-def numbers_or_texts(values) -> list[float | str] | None:
-    """Return fill values as numbers where they are."""
-    from bagwise.bags.frames import NUMBER
-
-    return values and [float(value) if re.match(NUMBER, str(value)) else value for value in values]
-
-
 def as_level(level: float | None) -> float | None:
     """Refuse a level that is not a share, and suggest the share that a percentage means."""
     if level is not None and not 0.01 <= level <= 0.999:
@@ -129,7 +51,7 @@ def as_level(level: float | None) -> float | None:
     return level
 
 
-def some_jobs(number: int | None) -> int | None:
+def check_jobs(number: int | None) -> int | None:
     """Refuse 0 cores."""
     if number == 0:
         raise typer.BadParameter("0 is not a number of cores. Give 1 or more, or -1 for all of them")
@@ -143,12 +65,156 @@ def parse_folds(text: str | None) -> str | None:
     raise typer.BadParameter(f"{text!r} is neither a number of folds from 2, nor random, forward or given")
 
 
+def parse_fill_values(values: list[str] | None) -> list[float | str] | None:
+    """Return fill values as numbers where they are."""
+    from bagwise.bags.frames import NUMBER
+
+    return values and [float(value) if re.match(NUMBER, str(value)) else value for value in values]
+
+
+def check_method(text: str | None) -> str | None:
+    """Refuse an unknown method."""
+    from bagwise.methods.catalogue import find
+
+    try:
+        return text and find(text) and text
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def split_methods(texts: list[str] | None) -> list[str]:
+    """Return the methods of several options, each of which may name several with commas between them."""
+    return [check_method(name.strip()) for text in texts or [] for name in text.split(",")]
+
+
+def complete_method(incomplete: str) -> list[tuple[str, str]]:
+    """Return the methods whose name begins so, for the completion of a shell."""
+    return [(name, card["idea"]) for name, card in read_cards().items() if name.startswith(incomplete)]
+
+
+def read_cards() -> dict[str, dict]:
+    """Return the cards of all methods by name, without importing the methods."""
+    cards = json.loads((Path(__file__).parent / "cards.json").read_text(encoding="utf-8"))
+    return {card["name"]: card for card in cards}
+
+
+# How a table is read --------------------------------------------------------------------------------------------------
+
+
+def table_option(text: str, *names: str, **more):
+    """Return an option in the section "Table" of --help."""
+    return typer.Option(*names, help=text, rich_help_panel="Table", **more)
+
+
+Tables = Annotated[
+    list[str],
+    typer.Argument(
+        callback=check_tables,
+        help="A long table, a row per instance: .csv .tsv .parquet .feather .mat .npz; several, or a 'part-*.csv'.",
+    ),
+]
+Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
+# Parameters of `bagwise.load`; those that may be given several times are in the singular.
+COLUMNS = {
+    "bag": Annotated[Text, table_option("Column of bag ids. Example: --bag site")],
+    "target": Annotated[Texts, table_option("Column of targets; several for several targets. Example: --target aod")],
+    "groups": Annotated[
+        Text, table_option("Column of groups, which folds keep together; or shared-rows. Example: --groups patient")
+    ],
+    "feature": Annotated[
+        Texts, table_option("Column to learn from; default: all numeric ones. Example: --feature red")
+    ],
+    "ignore": Annotated[Texts, table_option("Column to leave out of the features. Example: --ignore year")],
+    "missing": Annotated[Treatment, table_option("What to do with rows that have missing values.")],
+    "fill_value": Annotated[
+        Texts,
+        table_option(
+            "Number or text that means a missing value. Example: --fill-value -9999", callback=parse_fill_values
+        ),
+    ],
+    "weights": Annotated[Text, table_option("Column of instance weights. Example: --weights area")],
+    "bag_feature": Annotated[
+        Texts, table_option("Column that describes the bag, not the instance; or auto. Example: --bag-feature sza")
+    ],
+    "decimal": Annotated[Literal[".", ","] | None, table_option("Decimal sign of numbers. Example: --decimal ,")],
+    "keep": Annotated[Texts, table_option("Column to copy to --instances; not a feature. Example: --keep barcode")],
+    "categories": Annotated[Texts, table_option("Categorical column, or auto. Example: --categories crop")],
+    "dates": Annotated[Texts, table_option("Column of dates, used as season and year. Example: --dates sown")],
+    "targets": Annotated[
+        Path | None,
+        table_option("A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"),
+    ],
+    "time": Annotated[
+        Text, table_option("Column of dates or numbers that orders the bags, for --folds forward. Example: --time day")
+    ],
+    "fold_column": Annotated[
+        Text,
+        table_option(
+            "Column of fixed folds, or of train and test. Example: --fold-column k", "--fold-column", "--split-column"
+        ),
+    ],
+}
+MISSING = COLUMNS["missing"]
+PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values", "fold_column": "fold"}
+# The options for a table that is read as the one of fit
+LIKE_TRAINING = {name: COLUMNS[name] for name in ("targets", "fill_value", "keep", "decimal")} | {
+    "bag": Annotated[Text, table_option("Column of bag ids, if its name differs from fit.")],
+    "target": Annotated[Texts, table_option("Column of known targets, to score against.")],
+    "missing": Annotated[Treatment | None, table_option("As in fit, if it differs.")],
+}
+
+
+# Other options of several commands ------------------------------------------------------------------------------------
+
+
+def run_option(text: str, *names: str, **more):
+    """Return an option in the section "Run" of --help."""
+    return typer.Option(*names, help=text, rich_help_panel="Run", **more)
+
+
+ModelFile = Annotated[
+    Path, typer.Argument(callback=check_model, help="A file written by `bagwise fit`. Example: aod.bagwise")
+]
 Folds = Annotated[
-    str | None,
+    Text,
     typer.Option(
         callback=parse_folds, help="Number of folds, or random, forward (in time) or given. Example: --folds forward"
     ),
 ]
+METHOD = {"callback": check_method, "autocompletion": complete_method}
+Method = Annotated[
+    str, typer.Option(**METHOD, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
+]
+Methods = Annotated[
+    Texts,
+    typer.Option(
+        "--method",
+        "--methods",
+        **METHOD | {"callback": split_methods},
+        help="Methods, each with a preset if wanted. Example: --methods aggregated,instance-kme:paper",
+    ),
+]
+Level = Annotated[float, typer.Option(callback=as_level, help="Level of the intervals. Example: --level 0.95")]
+Jobs = Annotated[
+    int | None, run_option("Number of processes; -1 for all cores. Example: --n-jobs 2", callback=check_jobs)
+]
+Scheduler = Annotated[
+    Text, run_option("Address of a Dask cluster that does the work. Example: --scheduler tcp://host:8786")
+]
+Device = Annotated[Text, run_option("Where networks are trained: cpu, cuda or auto. Example: --device cuda")]
+Engine = Annotated[
+    Literal["memory", "stream", "dask"],
+    run_option("Load the table, or read it chunk by chunk here or on a cluster. Example: --engine stream"),
+]
+Where = Annotated[Text, run_option("Condition on rows; not with --engine memory. Example: --where 'year >= 2019'")]
+Work = Annotated[
+    Path | None, run_option("Folder that stores finished work; the same command continues. Example: --work aod-fit")
+]
+Seed = Annotated[int, run_option("Seed of random numbers. Example: --seed 0", min=0)]
+RetryFailed = Annotated[bool, run_option("Run failed cells again.", "--retry-failed")]
+Resume = Annotated[bool, run_option("Fail if --out has no run to continue.", "--resume")]
+Quiet = Annotated[bool, run_option("Print results and errors only.", "--quiet")]
+Json = Annotated[bool, run_option("Print JSON instead of text.", "--json")]
 
 
 def declare_folds(bags, folds: str | None):
@@ -173,107 +239,6 @@ def number_of_folds(folds: str | None) -> int | str:
     return 5 if folds is None else int(folds) if folds.isdecimal() else folds
 
 
-def known_method(text: str | None) -> str | None:
-    """Refuse an unknown method before any work is done."""
-    from bagwise.methods.catalogue import find
-
-    try:
-        return text and find(text) and text
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def known_methods(texts: list[str] | None) -> list[str]:
-    """Return the methods of several options, each of which may name some with commas between them."""
-    return [known_method(name.strip()) for text in texts or [] for name in text.split(",")]
-
-
-def complete_method(incomplete: str) -> list[tuple[str, str]]:
-    """Return the methods whose name begins so, for the completion of a shell."""
-    return [(name, card["idea"]) for name, card in read_cards().items() if name.startswith(incomplete)]
-
-
-def read_cards() -> dict[str, dict]:
-    """Return the cards of all methods by name, without importing the methods."""
-    cards = json.loads((Path(__file__).parent / "cards.json").read_text(encoding="utf-8"))
-    return {card["name"]: card for card in cards}
-
-
-def recommended_methods() -> list[str]:
-    return [name for name, card in read_cards().items() if card["question"] == "Recommended"]
-
-
-def terminal_width() -> int:
-    return shutil.get_terminal_size().columns
-
-
-Jobs = Annotated[int | None, typer.Option(callback=some_jobs, help="Cores to use; -1 for all. Example: --n-jobs 2")]
-Scheduler = Annotated[
-    str | None, typer.Option(help="A Dask cluster that does the work. Example: --scheduler tcp://host:8786")
-]
-Device = Annotated[
-    str | None, typer.Option(help="cpu, cuda or auto: where networks are trained. Example: --device cuda")
-]
-Engine = Annotated[
-    Literal["memory", "stream", "dask"],
-    typer.Option(help="Load the table; or read it chunk by chunk, here or on a cluster. Example: --engine stream"),
-]
-Where = Annotated[
-    str | None, typer.Option(help="Rows to read, if not all; not with --engine memory. Example: --where 'year >= 2019'")
-]
-Work = Annotated[
-    Path | None,
-    typer.Option(help="Folder that keeps finished work: the same command goes on there. Example: --work aod-fit"),
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        callback=known_method,
-        autocompletion=complete_method,
-        help="auto, or one of `bagwise methods`. Example: --method instance-kme",
-    ),
-]
-Methods = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--method",
-        "--methods",
-        callback=known_methods,
-        autocompletion=complete_method,
-        help="Methods, each with a preset if wanted. Example: --methods aggregated,instance-kme:paper",
-    ),
-]
-Level = Annotated[float, typer.Option(callback=as_level, help="Level of the intervals. Example: --level 0.95")]
-Seed = Annotated[int, typer.Option(min=0, help="The same seed gives the same answer. Example: --seed 0")]
-RetryFailed = Annotated[bool, typer.Option(help="Run cells that failed before once more.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no messages: results and errors only.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Resume = Annotated[
-    bool,
-    typer.Option("--resume", help="Fail if --out has no run to go on with."),
-]
-CELLS = "cells/[!.]*.json"  # the finished cells of a run
-
-# How a table is read: parameters of `bagwise.load`, those given once for every value in the singular.
-COLUMNS = {"bag": Bag, "target": Target, "groups": Groups, "feature": Features, "ignore": Ignore, "missing": Missing}
-COLUMNS |= {"fill_value": FillValues, "weights": Weights, "bag_feature": BagFeatures, "decimal": Decimal}
-COLUMNS |= {"keep": Keep, "categories": Categories, "dates": Dates, "targets": Targets}
-COLUMNS |= {"time": Time, "fold_column": FoldColumn}
-PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values", "fold_column": "fold"}
-
-
-# The same for a table that is read as the one of fit, with exceptions.
-LIKE_TRAINING = {
-    "bag": Annotated[str | None, typer.Option(help="Column of bag ids, if its name differs from fit.")],
-    "target": Annotated[list[str] | None, typer.Option(help="Column of known targets, to score against.")],
-    "targets": Targets,
-    "missing": Annotated[Treatment | None, typer.Option(help="As in fit, if it differs.")],
-    "fill_value": FillValues,
-    "keep": Keep,
-    "decimal": Decimal,
-}
-
-
 def reading_a_table(command=None, *, options=COLUMNS):
     """Add the options of how a table is read to a command; `columns` returns those that were given."""
     if command is None:
@@ -286,7 +251,7 @@ def reading_a_table(command=None, *, options=COLUMNS):
     parameters = signature(command, eval_str=True).parameters.values()
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
     added = [
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is Missing else None)
+        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is MISSING else None)
         for name, kind in options.items()
     ]
     n_required = sum(parameter.default is Parameter.empty for parameter in parameters)
@@ -321,10 +286,6 @@ def columns(context: typer.Context) -> dict:
         for keyword, value in values.items()
         if value
     }
-
-
-def as_names(names) -> list[str]:
-    return [] if names is None else [names] if isinstance(names, str) else list(names)
 
 
 def workers(scheduler: str | None):

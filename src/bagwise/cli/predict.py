@@ -17,7 +17,7 @@ ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")
 VALUES = ("contribution", "weight", "effect")  # columns of a table of instances, of which a map shows the first
 
 
-@o.reading_a_table(options=o.LIKE_TRAINING | {"time": o.Time})
+@o.reading_a_table(options=o.LIKE_TRAINING | {"time": o.COLUMNS["time"]})
 def predict(
     context: typer.Context,
     model: o.ModelFile,

@@ -123,28 +123,21 @@ EM-MIR and attention-MIR were copied by the paper from other papers, with other 
 
 
 def _print(rows: list[dict]) -> None:
-    from bagwise.cli.console import result_console
+    from bagwise.cli.console import print_text
+    from bagwise.io.table_output import as_text
 
-    console = result_console()
     for name in dict.fromkeys(row["data"] for row in rows):
-        console.print(_table(name, [row for row in rows if row["data"] == name]), end="\n\n")
-    console.print(f"{OPTIMISTIC}\n{NOTE}" if any(map(_is_optimistic, rows)) else NOTE)
+        unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
+        print_text(f"{name}, {unit}\n{as_text(_columns([row for row in rows if row['data'] == name]))}\n")
+    print_text(f"{OPTIMISTIC}\n{NOTE}" if any(map(_is_optimistic, rows)) else NOTE)
 
 
-def _table(name: str, rows: list[dict]):
-    from rich.table import Table
-
-    unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
-    table = Table(title=f"{name}, {unit}", title_justify="left", box=None, padding=(0, 1, 0, 0))
-    table.add_column("row", no_wrap=True, min_width=max(len(row["row"]) for row in rows))
-    failed = any(row["failed"] for row in rows)
-    for column in ("published", "paper", "nested", "clipped", *["cells failed"] * failed):
-        table.add_column(column, justify="right", overflow="fold")  # too long, a text takes two lines
-    for row in rows:
-        star = "* " if _is_optimistic(row) else ""
-        ours = star + _ours(row, "paper"), _ours(row, "nested"), _ours(row, "clipped")
-        table.add_row(row["row"], f"{row['published']:.2f}", *ours, *[str(row["failed"])] * failed)
-    return table
+def _columns(rows: list[dict]) -> dict[str, list[str]]:
+    columns = {"row": [row["row"] for row in rows], "published": [f"{row['published']:.2f}" for row in rows]}
+    columns["paper"] = [("* " if _is_optimistic(row) else "") + _ours(row, "paper") for row in rows]
+    columns |= {protocol: [_ours(row, protocol) for row in rows] for protocol in ("nested", "clipped")}
+    failed = {"cells failed": [str(row["failed"]) for row in rows]}
+    return columns | (failed if any(row["failed"] for row in rows) else {})
 
 
 def _is_optimistic(row: dict) -> bool:

@@ -50,6 +50,9 @@ class Forecast(NamedTuple):
     uncertainty: Uncertainty | None
 
 
+SHOWN_BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage90")  # of the scores by label
+
+
 class Results:
     """What an evaluation found, as tables to print, to write, or to go on with.
 
@@ -359,6 +362,23 @@ class Results:
                 f"scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
             )
         return notes
+
+    def by_to_text(self, labels=None, *, most: int = 20) -> str:
+        """Return the scores of the best method by label as text, the largest RMSE first, and the notes on them.
+
+        Parameters
+        ----------
+        labels : as in `scores_by`
+        most : the number of labels to show
+        """
+        best, name = self.best_method() or self.methods[0], self._labels(labels)[0]
+        rows = [row for row in self.rows("scores_by", labels) if row["method"] == best]
+        rows.sort(key=lambda row: -row["rmse"])
+        columns = {column: [row[column] for row in rows[:most]] for column in (name, *SHOWN_BY)} if rows else {}
+        columns = {column: values for column, values in columns.items() if any(value is not None for value in values)}
+        many = f", the {most} of {len(rows)} with the largest RMSE" if len(rows) > most else ""
+        table = [f"{best} by {name}{many}:", as_text(columns)] if rows else []
+        return "\n".join([*table, *self.by_notes(labels)])
 
     def _labels(self, labels) -> tuple[str, np.ndarray]:
         if labels is None:

@@ -29,7 +29,7 @@ from bagwise.io.table_output import (
     to_rows,
 )
 from bagwise.metrics import METRICS, get_metric
-from bagwise.reports.verdict import LEVEL, HeldOut, error_of
+from bagwise.reports.verdict import LEVEL, HeldOut, error_of, verdict_line, worth
 
 GROUPS_SHOWN = 20  # those with the most bags
 LABELS_SHOWN = 200  # those with the largest RMSE
@@ -92,6 +92,13 @@ def held_out(results, method: str) -> HeldOut | None:
         metric=error_of(results),
         folds=folds,
     )
+
+
+def best_verdict(results, bags, y) -> str | None:
+    """Return the verdict on the best method, against the mean target and a forest on bag means in the same folds."""
+    best = results.best_method()
+    held = None if best is None else held_out(results, best)
+    return None if held is None else verdict_line(best, worth(held.with_baselines(bags, y)))
 
 
 def size_fifths(held: HeldOut) -> list[dict]:
