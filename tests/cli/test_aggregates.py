@@ -42,26 +42,6 @@ def test_the_map_is_that_of_the_library_and_adds_up(cells, tmp_path):
     np.testing.assert_allclose(parts, totals, rtol=1e-9)
 
 
-@pytest.mark.slow
-def test_intervals_of_counts(cells, tmp_path):
-    grid = ("fit", cells / "cells.csv", *COLUMNS, *COUNTS, "--out", tmp_path / "m.bagwise", "--quiet")
-    done(*grid)
-    found = done("predict", tmp_path / "m.bagwise", cells / "cells.csv", "--target", "cases", "--json", "--quiet")
-    assert '"coverage"' in found.output
-
-
-@pytest.mark.parametrize("exposure", [None, "people"])
-def test_sums_are_fitted_chunk_by_chunk_too(cells, tmp_path, exposure):
-    ignore = ["people"] if exposure is None else []
-    bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", ignore=ignore, weights=exposure)
-    expected = bw.method("aggregate-gp", aggregate="sum").fit(bags, y).predict(bags)
-    pd.read_csv(cells / "cells.csv").drop(columns=ignore).to_parquet(tmp_path / "cells.parquet")
-    how = ["--method", "aggregate-gp", "--aggregate", "sum", "--engine", "stream", "--n-jobs", "1"]
-    how += [] if exposure is None else ["--exposure", exposure]
-    done("fit", tmp_path / "cells.parquet", *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    np.testing.assert_allclose(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected, rtol=1e-8)
-
-
 @pytest.mark.parametrize(
     "more, words",
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from tests.helpers.published_files import crop_frame, write_aerosol
+from tests.helpers.published_files import write_aerosol
 from tests.helpers.typed import done, refused, run, sample_frame
 
 from bagwise.evaluation import table1
@@ -153,13 +153,6 @@ def test_table_1_of_one_data_set(tmp_path, monkeypatch):
     shown = run("reproduce", tmp_path, *options, "--out", tmp_path / "run")  # nothing is run twice
     assert "MISR2, 100 x RMSE" in shown.stdout and "paper (optimistic)" in shown.stdout and "±" in shown.stdout
     assert len(list(csv.DictReader((tmp_path / "run" / "table1.csv").read_text().splitlines()))) == len(rows)
-
-
-def test_an_untrusted_pickle_is_passed_over(tmp_path):
-    crop_frame().to_pickle(tmp_path / "CORN.p")
-    result = run("reproduce", tmp_path, "--out", tmp_path / "run")
-    said = " ".join(result.stderr.split())
-    assert result.exit_code == 1 and "pass --trust-pickle" in said and "nothing to run" in said
 
 
 @pytest.mark.parametrize(("data", "message"), [((), "nothing to run in"), (("--data", "AOD"), "no data set 'AOD'")])

@@ -105,14 +105,9 @@ def test_a_model_without_intervals(folder, tmp_path):
     assert fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals").exit_code == 0
     result = run("predict", tmp_path / "m.bagwise", folder / "new.csv")
     assert result.stdout.splitlines()[0] == "site,prediction"
-    refused(
-        "predict",
-        tmp_path / "m.bagwise",
-        folder / "new.csv",
-        "--level",
-        0.9,
-        words="was fitted without intervals. Fit it again without --no-int",
-    )
+    predict = ("predict", tmp_path / "m.bagwise", folder / "new.csv")
+    refused(*predict, "--level", 0.9, words="was fitted without intervals. Fit it again without --no-int")
+    refused(*predict, "--quantile", 0.5, words="fitted without intervals, so it has no quantiles")
 
 
 def test_auto_is_the_default_and_says_what_it_chose(folder, tmp_path):
@@ -356,28 +351,6 @@ def test_quantile_scores_and_columns_of_the_distribution(folder, tmp_path):
     columns = [[float(row["q0.1"]), float(row["q0.5"])] for row in found]
     np.testing.assert_allclose(columns, distribution.quantile([0.1, 0.5]), rtol=1e-9)
     assert f"CRPS {distribution.crps(y).mean():.4g}" in result.stdout
-
-
-def test_quantiles_need_intervals_and_enough_bags(folder, tmp_path):
-    refused(
-        "predict",
-        folder / "model.bagwise",
-        folder / "new.csv",
-        "--quantile",
-        "0.001",
-        words="a quantile of 0.001 needs more calibration bags",
-    )
-    assert fit(folder, "--no-intervals", "--out", tmp_path / "m.bagwise").exit_code == 0
-    refused(
-        "predict",
-        tmp_path / "m.bagwise",
-        folder / "new.csv",
-        "--quantile",
-        "0.5",
-        words="fitted without intervals, so it has no quantiles",
-    )
-    result = fit(folder, "--no-intervals", "--scores", "quantile", "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 1 and "--scores is for intervals" in result.stderr
 
 
 def test_a_model_worse_than_the_mean_says_so(tmp_path):

@@ -109,14 +109,6 @@ def test_unasked_the_method_is_auto(lake, tmp_path):
     np.testing.assert_allclose([found[one] for one in bags.ids.tolist()], expected, rtol=1e-9)
 
 
-def test_networks_are_trained_on_rows_that_stream(lake, tmp_path):
-    how = ("--method", "instance-kme:single", "--engine", "stream", "--n-jobs", 1, "--seed", 3)
-    done("fit", lake, *COLUMNS, *how, "--out", tmp_path / "m.bagwise")
-    bags, _ = bw.load(lake, bag="site", target="aod")
-    expected = bw.fit_scan(bw.scan(lake, bag="site", target="aod"), "instance-kme:single", random_state=3)
-    np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(bags), expected.predict(bags))
-
-
 def test_rows_can_be_chosen(lake, tmp_path):
     options = ("--engine", "stream", "--n-jobs", 1, "--where", "year >= 2020", "--no-intervals")
     done("fit", lake, *COLUMNS, "--method", "aggregated", *options, "--out", tmp_path / "m.bagwise")
@@ -190,17 +182,3 @@ def test_columns_of_every_kind_are_those_of_memory(lake, tmp_path, columns):
         found[model, engine] = [row["prediction"] for row in sorted(rows, key=lambda row: row["site"])]
     for other in found.values():
         np.testing.assert_allclose(other, found["memory", "memory"], rtol=1e-9)
-
-
-def test_a_damaged_part_is_named_and_nothing_is_written(lake, tmp_path):
-    import shutil
-
-    copy = tmp_path / "lake"
-    shutil.copytree(lake, copy)
-    damaged = next((copy / "year=2020").iterdir())
-    content = bytearray(damaged.read_bytes())
-    content[4:40] = b"\xff" * 36  # where the first page says what it holds
-    damaged.write_bytes(bytes(content))
-    result = run("fit", copy, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
-    assert result.exit_code == 1 and damaged.name in result.output.replace("\n", "")
-    assert [path.name for path in tmp_path.iterdir()] == ["lake"]
