@@ -1,4 +1,4 @@
-"""attention as weights of instance-kme: equalities with instance-kme, with double loops, and honesty."""
+"""Attention as weights of instance-kme: equalities with instance-kme, and honesty."""
 
 import numpy as np
 import pytest
@@ -19,52 +19,6 @@ NEW, _ = sample(9, random_state=1)
 ATTENTION = AttentionRegressor((4,), epochs=4, restarts=1, learning_rate=0.02)
 STAGE = OutOfFold(Ridge(), folds=5)
 HEAD = EmbeddingRidge(KernelMean(), RidgePath(), grid={"kernel": [k.Gaussian(0.5), k.Gaussian(2.0)]})
-rng = np.random.default_rng(0)
-SCALARS = bw.from_arrays([rng.normal(size=n) for n in (1, 4, 7, 2, 12)])
-OTHERS = bw.from_arrays([3.0 * rng.normal(size=n) for n in (3, 1, 5)])
-
-
-def weighted_gram(kernel, left, v, right, w):
-    """Σ_l Σ_m v_il w_jm k(x_il, x_jm) / (Σ v Σ w), by double loops."""
-    gram = np.zeros((len(left), len(right)))
-    for i, (a, p) in enumerate(zip(left, np.split(v, left.offsets[1:-1]), strict=True)):
-        for j, (b, q) in enumerate(zip(right, np.split(w, right.offsets[1:-1]), strict=True)):
-            terms = [[p[l] * q[m] * kernel(a[[l]], b[[m]])[0, 0] for m in range(len(b))] for l in range(len(a))]
-            gram[i, j] = np.sum(terms) / p.sum() / q.sum()
-    return gram
-
-
-@pytest.mark.parametrize("columns", ["features", "gram"])
-@pytest.mark.parametrize("kernel", [k.Gaussian(0.8), k.InverseMultiquadric(1.0), k.Matern32(1.0)], ids=repr)
-def test_weighted_embedding_is_the_weighted_double_loop(kernel, columns):
-    v, w = rng.uniform(size=SCALARS.n_instances), rng.uniform(size=OTHERS.n_instances)
-    embedding = KernelMean(kernel, units="label", columns=columns)
-    Z, Z_new = embedding.fit_transform(SCALARS.with_weights(v)), embedding.transform(OTHERS.with_weights(w))
-    own, new = weighted_gram(kernel, SCALARS, v, SCALARS, v), weighted_gram(kernel, OTHERS, w, SCALARS, v)
-    np.testing.assert_allclose(Z @ Z.T if columns == "features" else Z, own, rtol=1e-8, atol=1e-10)
-    # Beyond the range of training features are a projection, exact to the root of rounding.
-    np.testing.assert_allclose(Z_new @ Z.T if columns == "features" else Z_new, new, rtol=1e-5, atol=1e-7)
-    norms = np.diag(weighted_gram(kernel, OTHERS, w, OTHERS, w))
-    np.testing.assert_allclose(embedding.squared_norms(OTHERS.with_weights(w)), norms, rtol=1e-10)
-
-
-@pytest.mark.parametrize("map", ["chebyshev", "exact"])
-def test_equal_weights_are_no_weights(map):
-    plain = KernelMean(map=map).fit(SCALARS).transform(OTHERS)
-    equal = KernelMean(map=map).fit(SCALARS.with_weights(np.full(26, 3.0)))
-    np.testing.assert_allclose(equal.transform(OTHERS.with_weights(np.ones(9))), plain, rtol=1e-9, atol=1e-9)
-
-
-def test_instance_weights_in_the_loss_are_those_of_the_regressor():
-    weight = rng.uniform(size=BAGS.n_instances)
-    stage = OutOfFold(Ridge(), folds=3, scaler=None)
-    got = stage.fit_transform(BAGS.with_weights(weight), Y).instances[:, 0]
-    total = weight / BAGS.expand(np.add.reduceat(weight, BAGS.offsets[:-1]))
-    total /= total.mean()
-    for fold in range(3):
-        out = BAGS.expand(stage.fold_ == fold)
-        model = Ridge().fit(BAGS.instances[~out], BAGS.expand(Y)[~out], total[~out])
-        np.testing.assert_allclose(got[out], model.predict(BAGS.instances[out]), rtol=1e-9)
 
 
 @pytest.mark.parametrize("use", ["embedding", "loss", "both"])

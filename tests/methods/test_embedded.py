@@ -7,10 +7,8 @@ import pytest
 from sklearn.linear_model import Lasso
 
 import bagwise as bw
-from bagwise.bags.segments import segment_sum
 from bagwise.methods.distributions import KERNELS, kernel_grid
 from bagwise.regressors import LassoPath
-from bagwise.testing.contract_checks import sample
 
 NAMES = ["input-kme", "phase", "sliced-wasserstein", "statistics", "miles"]
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -48,21 +46,6 @@ def test_noise_gives_no_skill(name):
     y = np.random.default_rng(0).normal(size=120)
     predictions = bw.method(name).fit(bags[:60], y[:60]).predict(bags[60:])
     assert np.mean((predictions - y[60:]) ** 2) > 0.7 * y[60:].var()
-
-
-def test_the_linear_preset_is_additive_over_instances():
-    (bags, y), (new, _) = sample(), sample(random_state=1)
-    model = bw.method("input-kme", preset="linear").fit(bags, y)
-    shares = model[-1].contributions(model[:-1].transform(new))
-    np.testing.assert_allclose(segment_sum(shares, new.offsets), model.predict(new), rtol=1e-7)
-
-
-def test_the_ensemble_is_the_equal_weight_average():
-    (bags, y), (new, _) = sample(), sample(random_state=1)
-    model = bw.method("input-kme", preset="ensemble").fit(bags, y)
-    assert len(model.estimators_) == 8
-    each = [member.predict(new) for member in model.estimators_]
-    np.testing.assert_allclose(model.predict(new), np.mean(each, axis=0), rtol=1e-10)
 
 
 def test_kernels_by_name():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel
+from bagwise.embeddings import KernelMean, Pool
 from bagwise.instances import OutOfFold
 from bagwise.instances.out_of_fold import instance_weights
 from bagwise.kernels import Gaussian
@@ -57,28 +57,6 @@ def test_covariates_are_never_overlooked(name):
         model.predict(BAGS)
     alone = np.concatenate([model.predict(bags[[i]]) for i in range(5)])
     np.testing.assert_allclose(alone, model.predict(bags)[:5], rtol=1e-6, atol=1e-6 * np.std(y))
-
-
-@pytest.mark.parametrize(
-    "embedding",
-    [
-        Pool(),
-        KernelMean(Gaussian(1.0), units="label"),
-        NystroemMean(units="label"),
-        SecondKernel(Pool(), units="label"),
-    ],
-    ids=lambda e: type(e).__name__,
-)
-def test_a_weight_is_a_number_of_copies(embedding):
-    counts = rng.integers(0, 3, size=BAGS.n_instances)
-    counts[BAGS.offsets[:-1]] += 1
-    parts = list(zip(BAGS, np.split(counts, BAGS.offsets[1:-1]), strict=True))
-    copied = bw.from_arrays([np.repeat(bag, own, axis=0) for bag, own in parts])
-    counted = bw.from_arrays([bag[own > 0] for bag, own in parts])
-    counted = counted.with_weights(counts[counts > 0])  # landmarks: the same distinct instances in both
-    weighted, repeated = (EmbeddingRidge(embedding, RidgePath()).fit(b, Y) for b in (counted, copied))
-    np.testing.assert_allclose(weighted.predict(counted), repeated.predict(copied), atol=1e-6 * Y.std())
-    assert weighted.head_.penalty_ == repeated.head_.penalty_
 
 
 def test_weights_in_the_loss():

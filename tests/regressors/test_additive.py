@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-from sklearn.base import clone
 
 import bagwise as bw
 from bagwise.regressors import AdditiveRegressor
@@ -56,30 +55,6 @@ def train_on_all_bags(network, bags, y, blend, vector, *, steps, rate):
     return memory[1]
 
 
-def least_squares(bags, y, blend):
-    """Intercept and slopes that minimise the blended loss of a linear h."""
-    share, bag = bags.shares(), np.repeat(np.arange(len(bags)), bags.sizes)
-    means = np.stack([s @ rows for rows, s in zip(bags, parts_of(bags, share), strict=True)])
-    rows = np.vstack([np.sqrt(blend) * means, np.sqrt((1 - blend) * share)[:, None] * bags.instances])
-    ones = np.concatenate([np.full(len(bags), np.sqrt(blend)), np.sqrt((1 - blend) * share)])
-    targets = np.concatenate([np.sqrt(blend) * y, np.sqrt((1 - blend) * share) * y[bag]])
-    return np.linalg.lstsq(np.column_stack([ones, rows]), targets, rcond=None)[0]
-
-
-@pytest.mark.parametrize("blend", [0.0, 0.6, 1.0])
-def test_linear_values_are_the_least_squares_of_the_blend(blend):
-    """λ = 1 is the regression on mean instances, λ = 0 that on instances with their bags' targets."""
-    rng = np.random.default_rng(2)
-    bags = bw.from_arrays([rng.normal(size=(size, 2)) + rng.normal(size=2) for size in rng.integers(1, 6, 40)])
-    y = np.array([np.mean(rows[:, 0] - 0.5 * rows[:, 1] ** 2) for rows in bags]) + 3.0
-    b, *slopes = least_squares(bags, y, blend)
-    expected = b + bags.instances @ slopes
-    vector = np.zeros(3, np.float32)
-    network = Network(2, 0, (), pooling="mean", looks=1, head=())
-    train_on_all_bags(network, bags, y, blend, vector, steps=150, rate=0.1)
-    np.testing.assert_allclose(vector[2] + bags.instances @ vector[:2], expected, atol=2e-3)
-
-
 @pytest.mark.parametrize("aggregate", ["mean", "sum"])
 @pytest.mark.parametrize("bags", [BAGS, WEIGHED], ids=["equal", "weighed"])
 def test_aggregated_instance_predictions_are_the_prediction(aggregate, bags):
@@ -105,14 +80,6 @@ def test_a_sum_is_the_mean_of_rates_weighed_by_exposure():
     np.testing.assert_allclose(summed.predict(new.with_weights(2 * new.weights)), 2 * summed.predict(new), rtol=1e-12)
 
 
-def test_sums_over_other_exposures_are_refused_or_warned_of():
-    model = AdditiveRegressor(**QUICK, aggregate="sum").fit(WEIGHED, Y)
-    with pytest.raises(ValueError, match="fitted with exposures .* and these bags have none"):
-        model.predict(NEW)
-    with pytest.warns(UserWarning, match="total exposure of .* predictions grow in proportion to it"):
-        model.predict(NEW.with_weights(np.full(NEW.n_instances, 1e3)))
-
-
 def test_the_blend_of_the_smallest_held_out_error_is_kept():
     model = AdditiveRegressor(**{**QUICK, "blends": (0.0, 0.5, 1.0)}).fit(BAGS, Y)
     alone = [AdditiveRegressor(**{**QUICK, "blends": (blend,)}).fit(BAGS, Y) for blend in (0.0, 0.5, 1.0)]
@@ -130,15 +97,6 @@ def test_finds_values_that_only_vary_within_bags():
     model.fit(bags, value.reshape(60, 6).mean(axis=1))
     assert model.blend_ == 1.0
     assert np.corrcoef(model.predict_instances(bags), value)[0, 1] > 0.9
-
-
-def test_bags_of_no_weight_are_not_seen():
-    weight = np.r_[np.ones(20), np.zeros(10)]
-    other = np.r_[Y[:20], 1e3 * np.ones(10)]
-    fits = [clone(AdditiveRegressor(**QUICK)).fit(BAGS, y, sample_weight=weight) for y in (Y, other)]
-    np.testing.assert_array_equal(fits[0].predict(NEW), fits[1].predict(NEW))
-    with pytest.raises(ValueError, match="sample_weight is zero for every bag"):
-        AdditiveRegressor(**QUICK).fit(BAGS, Y, sample_weight=np.zeros(30))
 
 
 @pytest.mark.parametrize(

@@ -259,15 +259,6 @@ def test_a_weight_of_a_bag_of_counts_is_a_number_of_copies(likelihood, fitted):
     assert np.abs(weighed.posterior(phi)[0] - plain.posterior(phi)[0]).max() > 0.01
 
 
-@pytest.mark.parametrize("kind", [("poisson", "sum"), ("binomial", "mean")])
-def test_a_saved_model_of_counts_predicts_the_same(kind, fitted, tmp_path):
-    model, bags, _ = fitted[kind]
-    bw.save_model(model, tmp_path / "m.bagwise")
-    opened = bw.load_model(tmp_path / "m.bagwise")
-    for one, other in zip(opened.predict(bags, return_std=True), model.predict(bags, return_std=True), strict=True):
-        assert (one == other).all()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("likelihood", ["poisson", "binomial"])
 def test_counts_keep_the_contract(likelihood):
@@ -377,16 +368,3 @@ def test_exposures_are_those_of_training_or_refused(fitted):
     plain = small("gaussian", "sum").fit(bags.without_weights(), y)
     with pytest.raises(ValueError, match=r"without exposures.*bags.without_weights\(\)"):
         plain.predict(bags)
-
-
-def test_no_data_values_are_never_read_as_numbers():
-    rows = BAGS.instances.copy()
-    rows[3, 0] = np.nan
-    with pytest.raises(ValueError, match="missing feature values"):
-        BAGS.replace(rows)
-    kept = bw.Bags(rows, BAGS.offsets, weights=BAGS.weights, missing="keep")
-    with pytest.raises(ValueError, match="missing feature values"):
-        small("poisson", "sum").fit(kept, Y)
-    masked = np.ma.masked_equal(np.where(np.arange(BAGS.n_instances) == 3, -9999.0, BAGS.weights), -9999.0)
-    with pytest.raises(ValueError, match="weight that is negative, missing or infinite"):
-        BAGS.with_weights(masked)

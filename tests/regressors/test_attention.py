@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise.regressors import AttentionRegressor
-from bagwise.regressors.attention.attention_regressor import NEAR, Inputs, Scale, bag_moments
+from bagwise.regressors.attention.attention_regressor import bag_moments
 from bagwise.regressors.attention.network import Split, attention_kernels, cuts
 from bagwise.testing.contract_checks import sample
 
@@ -96,12 +96,6 @@ def test_finds_the_key_instance():
     assert np.mean(weights.argmax(axis=1) == key) > 0.6  # 0.2 by chance
 
 
-def test_noise_gives_no_skill():
-    y = np.random.default_rng(0).normal(size=30)
-    model = AttentionRegressor(**QUICK).fit(BAGS, y)
-    assert model.score(sample(60, random_state=2)[0], np.random.default_rng(1).normal(size=60)) < 0.1
-
-
 def test_the_best_weights_are_the_ones_kept():
     """Stopped at the best epoch, or patience epochs later: the same network."""
     settings = {**QUICK, "restarts": 1, "epochs": 100, "patience": 5}
@@ -142,21 +136,6 @@ def test_keep_goes_from_the_best_alone_to_all():
     assert best.error == errors.min() and (errors <= 1 + 1e-6).all()
 
 
-def test_jobs_change_nothing():
-    one, two = (AttentionRegressor(**QUICK, n_jobs=jobs).fit(BAGS, Y).predict(NEW) for jobs in (1, 2))
-    np.testing.assert_array_equal(one, two)
-
-
-def test_a_bag_of_no_weight_teaches_nothing():
-    weight = np.ones(30)
-    weight[4] = 0.0
-    strange = Y.copy()
-    strange[4] = 1e3
-    plain, other = (AttentionRegressor(**QUICK).fit(BAGS, y, weight).predict(NEW) for y in (Y, strange))
-    np.testing.assert_array_equal(plain, other)
-    assert not np.allclose(AttentionRegressor(**QUICK).fit(BAGS, Y).predict(NEW), plain)
-
-
 def test_cross_fitted_weights_never_see_their_own_target():
     fold = np.arange(30) % 5
     model = AttentionRegressor(**{**QUICK, "epochs": 3})
@@ -182,13 +161,6 @@ def test_groups_are_held_out_together():
     assert split.learn.tolist() == [True, True, False, False, False, False]
     alone = Split.of(fold == 0, fold, restart=3)
     assert alone.learn.tolist() == alone.held.tolist() == (fold == 0).tolist()
-
-
-def test_far_values_are_drawn_in():
-    scale = Scale(np.zeros(1), np.ones(1))
-    np.testing.assert_allclose(scale(np.array([[2.0], [-NEAR - 1.0], [np.inf]]))[:2, 0], [2.0, -NEAR - np.log(2.0)])
-    stuck = Inputs.of(BAGS.replace(np.full_like(BAGS.instances, 7.0)), 2)
-    assert not stuck(BAGS).rows.any()
 
 
 def test_moments_are_those_of_scipy():

@@ -1,12 +1,10 @@
 """Weights of bags where they enter a likelihood."""
 
 import numpy as np
-import pytest
 from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
-import bagwise as bw
-from bagwise.regressors.bayesian.evidence_ridge import Evidence, TargetScale
+from bagwise.regressors.bayesian.evidence_ridge import Evidence
 from bagwise.regressors.bayesian.sampled_shrinkage import Posterior
 from bagwise.regressors.bayesian.shrinkage import Loss
 
@@ -57,16 +55,3 @@ def test_loss_and_posterior_count_a_bag_as_often_as_it_weighs():
     for a, b in zip(ours(vector[None]), theirs(vector[None]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10)
     np.testing.assert_allclose(ours.information(vector), theirs.information(vector), rtol=1e-10)
-
-
-def test_scale_of_weighted_targets():
-    scale = TargetScale.of(np.array([1.0, 3.0, 1e9]), np.array([3.0, 1.0, 0.0]))
-    assert scale.mean == 1.5 and scale.scale == np.sqrt(0.75)
-
-
-@pytest.mark.parametrize("name", ["aggregated", "blr", "salience", "input-kme", "cluster", "instance-kme", "em"])
-def test_weights_of_nearly_one_change_nearly_nothing(name):
-    bags, y = bw.datasets.make_gaussian(40, instances=6)
-    nearly = 1.0 + 1e-9 * rng.normal(size=40)
-    plain, weighted = (bw.method(name).fit(bags, y, w).predict(bags) for w in (None, nearly))
-    np.testing.assert_allclose(weighted, plain, atol=1e-3 * np.std(y))

@@ -7,10 +7,7 @@ a row that came twice. The reasons are listed, and tests below show that nothing
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.neural_network import MLPRegressor
 from sklearn.utils.estimator_checks import (
-    check_sample_weight_equivalence_on_dense_data,
     parametrize_with_checks,
 )
 
@@ -60,20 +57,7 @@ def test_weights_are_repeated_rows_for_copies_are_left_out_together(estimator, g
     np.testing.assert_allclose(*weighed_and_repeated(estimator, grouped=grouped), rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_the_twins_of_scikit_learn_fail_the_same_check():
-    for twin in (HistGradientBoostingRegressor(min_samples_leaf=1), MLPRegressor(batch_size=8, max_iter=40)):
-        with pytest.raises(AssertionError, match="not equivalent to fitting with removed or repeated"):
-            check_sample_weight_equivalence_on_dense_data(type(twin).__name__, twin)
-
-
 def test_weights_are_repeated_rows_for_a_network_that_sees_all_rows_at_once():
     plain = {"batch_size": 10_000, "weight_decay": 0.0, "standardise": False, "scale_target": False}
     network = NetworkRegressor((16,), epochs=40, learning_rate=0.02, **plain)
     np.testing.assert_allclose(*weighed_and_repeated(network, grouped=False), atol=1e-4)
-
-
-@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
-def test_no_columns_are_refused(estimator):
-    with pytest.raises(ValueError, match=r"0 feature\(s\) \(shape=\(5, 0\)\) while a minimum of 1 is required"):
-        type(estimator)().fit(np.empty((5, 0)), np.arange(5.0))

@@ -101,14 +101,6 @@ def test_an_offset_is_what_a_heavy_penalty_falls_back_on():
         EmbeddingRidge(offset="mean").fit(bw.from_arrays([np.zeros((2, 2))] * 3), [0, 1, 2])
 
 
-@pytest.mark.filterwarnings("ignore:.*far outside the range of training")
-def test_beyond_the_range_of_training_nothing_swings():
-    far = bw.from_arrays([np.array([50.0, 60.0]), np.array([-80.0])])
-    ends = bw.from_arrays([np.full(2, BAGS.instances.max()), np.array([BAGS.instances.min()])])
-    model = EmbeddingRidge(KernelMean(beyond="clip")).fit(BAGS, SPREADS)
-    np.testing.assert_allclose(model.predict(far), model.predict(ends), rtol=1e-9)
-
-
 def test_contributions_are_refused_where_they_do_not_add_up():
     model = EmbeddingRidge(Pool(("max",))).fit(BAGS, SPREADS)
     with pytest.raises(ValueError, match="Pool is not a mean over instances"):

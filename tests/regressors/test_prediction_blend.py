@@ -88,16 +88,6 @@ def test_the_offset_median_learns_what_to_add_to_the_median():
         clone(MEDIAN).fit(COLUMNS, Y)
 
 
-def test_groups_are_left_out_together():
-    """Two copies of every bag: only with groups does a left-out bag not predict itself."""
-    twice = COLUMNS[np.repeat(np.arange(40), 2)]
-    y, groups = np.repeat(Y, 2), np.repeat(np.arange(40), 2)
-    model = PredictionBlend([("mean", MEAN)])
-    alone = clone(model).fit(bw.Bags(twice.instances, twice.offsets), y).error_
-    together = clone(model).fit(bw.Bags(twice.instances, twice.offsets, groups=groups), y).error_
-    assert together > alone
-
-
 class Failing(EmbeddingRidge):
     def fit(self, bags, y, sample_weight=None):
         raise ValueError("no such reading")

@@ -217,9 +217,3 @@ def test_rules():
 def test_refusals(model, message):
     with pytest.raises(ValueError, match=message):
         model.fit(BAGS, Y)
-
-
-def test_weights_need_a_regressor_that_takes_them():
-    model = Reweighting(KNeighborsRegressor(3), weighting=Primary())
-    with pytest.raises(ValueError, match="takes no sample_weight"):
-        model.fit(BAGS, Y, sample_weight=np.linspace(1, 2, 30))

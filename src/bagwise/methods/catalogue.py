@@ -134,14 +134,7 @@ def _closest(name: str) -> str | None:
 
 
 def find(text: str, preset: str | None = None) -> tuple[Card, str]:
-    """Return the card and the preset of "name" or "name:preset"; the default preset if none is given.
-
-    Examples
-    --------
-    >>> import bagwise as bw
-    >>> [(card.name, preset) for card, preset in map(find, ["statistics", "statistics:linear"])]
-    [('statistics', 'default'), ('statistics', 'linear')]
-    """
+    """Return the card and the preset of "name" or "name:preset"; the default preset if none is given."""
     name, _, suffix = text.partition(":") if isinstance(text, str) else (text, "", "")
     card = method_card(name)
     if suffix and preset not in (None, suffix):
@@ -217,11 +210,6 @@ class NamedMethod:
     """A name with a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user.
 
     The members of `AutoRegressor` and the entries of `evaluate` are subclasses with more fields.
-
-    Examples
-    --------
-    >>> NamedMethod.of("statistics:forest").make(0).steps[-1][1].random_state
-    0
     """
 
     name: str

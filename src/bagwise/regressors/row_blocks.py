@@ -20,30 +20,10 @@ BLOCK_ROWS = 8192  # 16 MB of 256 columns
 class RowBlocks:
     """Rows of bags in files or memory maps, read a block at a time.
 
-    Parameters
-    ----------
-    sources : tuple of Path or array
-        ``.npy`` files, or arrays (memory maps), with the rows of some bags each, in the order of the bags.
-    sizes : tuple of int
-        The number of rows in each source.
-    width : int
-        The number of columns after all changes below.
-    whole : bool
-        Whether a block must not end within a source. The bags of a group then stay in one block.
-    columns : array of int, optional
-        Which columns are read.
-    matrix : array, optional
-        The rows are multiplied by it.
-    extra : array, optional
-        Further columns of all bags, after the others.
-    chosen : array of bool, optional
-        Which bags are read.
-
-    Examples
-    --------
-    >>> rows = RowBlocks.of(np.arange(6.0).reshape(3, 2))
-    >>> rows.shape, [block.tolist() for _, block in rows.through(np.array([[1.0], [10.0]])).blocks()]
-    ((3, 2), [[[10.0], [32.0], [54.0]]])
+    ``sources`` are ``.npy`` files or arrays (memory maps) with the rows of some bags each, and ``sizes`` their numbers
+    of rows. If ``whole``, no block ends within a source, so the bags of a group stay in one block. ``columns`` are
+    read, multiplied by ``matrix``, and followed by the columns ``extra``, for the bags ``chosen`` (a mask); ``width`` is the
+    number of columns after all that.
     """
 
     sources: tuple
@@ -163,22 +143,7 @@ class RowSums:
     Two of them merge into that of all rows by a QR decomposition of both, one below the other, which keeps the digits
     that sums of products would lose (Golub and Van Loan, section 5.3).
 
-    Attributes
-    ----------
-    n : int
-        The number of rows of weight above zero.
-    centre : array
-        c and c', near the means.
-    triangle : array (at most columns + 2, columns + 2)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Z, y, w = np.arange(12.0).reshape(6, 2) ** 2, np.arange(6.0), np.ones(6)
-    >>> both = RowSums.of(Z[:2], y[:2], w[:2]).merge(RowSums.of(Z[2:], y[2:], w[2:]))
-    >>> mean, R = both.centred()
-    >>> bool(np.allclose(mean, [*Z.mean(axis=0), y.mean()])), bool(np.allclose(R.T @ R, 6 * np.cov(Z.T, y, ddof=0)))
-    (True, True)
+    ``n`` counts the rows of weight above zero, ``centre`` is (c, c'), near the means, and ``triangle`` is R.
     """
 
     n: int

@@ -54,9 +54,9 @@ class AttentionWeighted(BagRegressor):
 
     Notes
     -----
-    A bag's own weights never depend on its target. With "loss" or "both" the weights of the *other* bags do, through
-    their attention networks, and so, slightly, does the bag's out-of-fold prediction; only nested cross-fitting, at ten
-    times the cost, would avoid that. Epochs are chosen by the second stage without weights.
+    A bag's own weights never depend on its target. With "loss" or "both" those of the *other* bags do, and so,
+    slightly, does its out-of-fold prediction; only nested cross-fitting would avoid that. Epochs are chosen by the
+    second stage without weights.
 
     Examples
     --------
@@ -143,14 +143,6 @@ class AttentionWeighted(BagRegressor):
 
 
 def powered(attention: np.ndarray, bags: Bags, power: float) -> np.ndarray:
-    """Return (L_i a_il)^ρ, scaled to mean one in each bag.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.zeros((2, 1)), np.zeros((1, 1))])
-    >>> powered(np.array([0.75, 0.25, 1.0]), bags, 1.0).tolist()
-    [1.5, 0.5, 1.0]
-    """
+    """Return (L_i a_il)^ρ, scaled to mean one in each bag."""
     weight = (attention * bags.expand(bags.sizes)) ** power
     return weight * bags.expand(bags.sizes / segment_sum(weight, bags.offsets))

@@ -126,10 +126,8 @@ class AggregateGP(ExposureMixin, BagRegressor):
         poisson:   e_i y_i ~ Poisson(Σ_l w_il exp f(x_il)),
         binomial:  e_i y_i ~ Binomial(e_i, Σ_l w_il / e_i · 1 / (1 + exp(-f(x_il)))),
 
-    for targets that are means, that is rates; with ``aggregate="sum"`` they are the counts e_i y_i themselves. The
-    posterior of f is that of Laplace: a Gaussian about the largest posterior density, whose inverse covariance is the
-    Fisher information of the bags and that of the prior. It is found by Fisher scoring, each step of which is a
-    Gaussian problem with noise that is known, and whose evidence gives ρ.
+    for targets that are rates; with ``aggregate="sum"`` they are the counts e_i y_i. The posterior of f is that of
+    Laplace, found by Fisher scoring, each step of which is a Gaussian problem whose evidence gives ρ.
 
     A new bag may be any set of instances, a part of a training bag or the union of several: its prediction is the
     aggregate of `predict_instances`, and its standard deviation takes the covariance of its instances into account.
@@ -442,8 +440,6 @@ def _blocks(bags: Bags) -> Iterator[slice]:
 class AndersonMixing:
     """Acceleration of an iteration x -> g(x) by the combination of earlier points whose steps cancel best.
 
-    References
-    ----------
     Walker & Ni (2011), Anderson acceleration for fixed-point iterations.
     """
 
