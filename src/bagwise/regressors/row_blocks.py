@@ -22,8 +22,8 @@ class RowBlocks:
 
     ``sources`` are ``.npy`` files or arrays (memory maps) with the rows of some bags each, and ``sizes`` their numbers
     of rows. If ``whole``, no block ends within a source, so the bags of a group stay in one block. ``columns`` are
-    read, multiplied by ``matrix``, and followed by the columns ``extra``, for the bags ``chosen`` (a mask); ``width`` is the
-    number of columns after all that.
+    read, multiplied by ``matrix``, and followed by the columns ``extra``, for the bags ``chosen`` (a mask);
+    ``width`` is the number of columns after all that.
     """
 
     sources: tuple
