@@ -42,6 +42,20 @@ def test_a_table_on_stdout_and_files_in_the_folder(table, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "cells").iterdir()} == before
 
 
+def test_without_options_the_recommended_methods_are_compared_in_a_folder_named_after_the_table(
+    table, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    names = ("aggregated", "statistics:linear")
+    monkeypatch.setattr("bagwise.cli.options.read_cards", lambda: dict.fromkeys(names, {"question": "Recommended"}))
+    basic = ("evaluate", table, "--bag", "site", "--target", "aod", "--groups", "patient", "--ignore", "fold")
+    done(*basic)
+    rows = list(csv.DictReader((tmp_path / "runs" / "aod" / "results.csv").read_text().splitlines()))
+    assert [row["method"] for row in rows] == list(names) * 5
+    named = done(*basic, "--methods", ",".join(names), "--repeats", 1, "--json", "--resume")
+    assert [row["method"] for row in json.loads(named.stdout)["summary"]] == list(names)
+
+
 def test_json_for_machines(table, tmp_path):
     result = evaluated(
         table, tmp_path, "--repeats", 1, "--json", "--quiet", "--metric", "mae", "--method", "aggregated:default"

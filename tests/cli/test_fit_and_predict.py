@@ -143,7 +143,7 @@ def test_the_first_line_of_a_fit(folder, tmp_path):
     paper = fit(folder, "--out", tmp_path / "m.bagwise", "--paper")
     assert paper.stdout.startswith(f"{errors}, intervals at level 0.9\n") and told["paragraph"] in paper.stdout
     bare = fit(folder, "--out", tmp_path / "m.bagwise", "--no-intervals", method="salience")
-    assert bare.stdout.startswith("Error not known, as no bag was held out, no intervals\nWrote")
+    assert bare.stdout.startswith("The error is not known, because no bag was held out; no intervals\nWrote")
 
 
 def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):

@@ -14,8 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.cli.console import Terminal
+from bagwise.cli.console import Messages, Terminal
 from bagwise.io.table_output import without_controls
+from bagwise.testing.contract_checks import sample
 
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 HOSTILE = "\x1b]0;owned\x07"
@@ -131,3 +132,13 @@ def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
     monkeypatch.setattr("bagwise.check_table", lambda *_, **__: (_ for _ in ()).throw(TimeoutError))
     run = CliRunner().invoke(app, ["check", str(tmp_path / "t.csv"), "--bag", "site"])
     assert run.exit_code == 1 and run.output == "bagwise check: TimeoutError\n"
+
+
+def test_a_progress_bar_takes_the_bags_in_parts(monkeypatch):
+    monkeypatch.setattr("bagwise.cli.console.PART", 40)
+    monkeypatch.setattr(Messages, "is_live", True)
+    bags, _ = sample(30)
+    parts = list(Messages("predict", quiet=False).parts(bags, "explaining"))
+    assert len(parts) == 4 and [bag_id for part in parts for bag_id in part.ids] == bags.ids.tolist()
+    monkeypatch.setattr(Messages, "is_live", False)
+    assert list(Messages("predict", quiet=True).parts(bags, "explaining")) == [bags]

@@ -127,14 +127,18 @@ class Display:
 
         class Line(ProgressColumn):
             def render(self, task):
-                took = "" if task.elapsed is None else f", {duration(max(1, round(task.elapsed)))}"
-                return Text(f"{task.fields['done']}{took}{task.fields['more']}", no_wrap=True, overflow="ellipsis")
+                elapsed, fields = task.elapsed or 0.0, task.fields
+                took = f", {duration(max(1, round(elapsed)))}"
+                left = ""
+                if fields["seconds_left"] is not None:  # counts down between two steps
+                    left = f", {duration(max(0.0, fields['seconds_left'] - (elapsed - fields['at'])))} left"
+                return Text(f"{fields['done']}{took}{left}{fields['best']}", no_wrap=True, overflow="ellipsis")
 
         self.metric = metric
         console = console or Console(stderr=True)
         bar = [BarColumn(bar_width=40 if console.width >= WIDE else 10)] if console.width >= NARROW else []
         self.progress = progress_display(*bar, Line(), console=console)
-        self.task = self.progress.add_task("cells", total=None, done="", more="")
+        self.task = self.progress.add_task("cells", total=None, done="", best="", seconds_left=None, at=0.0)
 
     def __enter__(self) -> Display:
         self.progress.start()
@@ -145,10 +149,10 @@ class Display:
 
     def __call__(self, step: Step) -> None:
         failed = f", {step.failed} failed" if step.failed else ""
-        time_left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
         done = f"{step.done}/{step.total} cells{failed}"
-        self.progress.update(self.task, completed=step.done, total=step.total, done=done, more=time_left + best)
+        left = {"seconds_left": step.seconds_left, "at": self.progress.tasks[0].elapsed or 0.0}
+        self.progress.update(self.task, completed=step.done, total=step.total, done=done, best=best, **left)
 
 
 def evaluate(

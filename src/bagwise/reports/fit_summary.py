@@ -102,7 +102,7 @@ def first_line(summary: dict) -> str:
     intervals = "no intervals" if level is None else f"intervals at level {level:g}"
     scores = summary["held_out"]
     if scores is None:
-        return f"Error not known, as no bag was held out, {intervals}"
+        return f"The error is not known, because no bag was held out; {intervals}"
     metric = scores.get("metric", "rmse")
     error, mean_error = scores[metric], scores[f"{metric}_of_mean"]
     baselines = f"{mean_error:.4g} for the mean of the targets"
