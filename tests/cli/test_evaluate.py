@@ -51,9 +51,9 @@ def test_without_options_the_recommended_methods_are_compared_in_a_folder_named_
     basic = ("evaluate", table, "--bag", "site", "--target", "aod", "--groups", "patient", "--ignore", "fold")
     done(*basic)
     rows = list(csv.DictReader((tmp_path / "runs" / "aod" / "results.csv").read_text().splitlines()))
-    assert [row["method"] for row in rows] == list(names) * 5
+    assert sorted(row["method"] for row in rows) == sorted(names * 5)
     named = done(*basic, "--methods", ",".join(names), "--repeats", 1, "--json", "--resume")
-    assert [row["method"] for row in json.loads(named.stdout)["summary"]] == list(names)
+    assert {row["method"] for row in json.loads(named.stdout)["summary"]} == set(names)
 
 
 def test_json_for_machines(table, tmp_path):
@@ -89,12 +89,8 @@ def test_the_optimistic_way_is_labelled(table, tmp_path):
     rows = csv.DictReader((tmp_path / "both" / "results.csv").read_text().splitlines())
     labels = {(row["method"], row["selection"]) for row in rows}
     assert labels == {("aggregated", "none"), ("cluster", "paper (optimistic)")}
-    assert "optimistic" not in evaluated(table, tmp_path / "one", *paper).stdout
-    nested = evaluated(table, tmp_path / "nested", "--repeats", 1, "--folds", 2, "--method", "cluster").stdout
-    assert "hyperparameters chosen inside the training bags (cluster)" in nested
-    few = ("--repeats", 1, "--folds", 2, "--method", "cluster")
-    untuned = evaluated(table, tmp_path / "untuned", *few, "--no-tune").stdout
-    assert "selection none: default settings" in untuned and "hyperparameters chosen" not in untuned
+    few = ("--repeats", 1, "--folds", 2, "--method", "cluster", "--no-tune")
+    assert "selection none: default settings" in evaluated(table, tmp_path / "untuned", *few).stdout
 
 
 def test_another_plan_in_the_folder_is_told(table, tmp_path):
@@ -111,19 +107,6 @@ def test_a_failed_cell_shows_in_the_exit_code(table, tmp_path):
     assert result.exit_code == 1 and "aggregated" in result.stdout
     said = " ".join(result.stderr.split())
     assert "3 of 6 cells failed. The first is instance-kme:paper" in said and "--retry-failed" in said
-
-
-def test_a_table_without_targets_is_refused(tmp_path):
-    np.savez(tmp_path / "bags.npz", instances=np.zeros((4, 2)), offsets=[0, 2, 4])
-    refused(
-        "evaluate",
-        tmp_path / "bags.npz",
-        "--method",
-        "aggregated",
-        "--out",
-        tmp_path / "run",
-        words="name its column with --target",
-    )
 
 
 @pytest.mark.parametrize("command", ["evaluate", "reproduce"])
@@ -145,20 +128,8 @@ def test_table_1_of_one_data_set(tmp_path, monkeypatch):
     monkeypatch.setattr(table1, "PAPER_PENALTIES", (1e-2, 1e-8))
     write_aerosol(tmp_path, "MISR2", n_bags=12, instances=100, ragged=True)
     rows = [part for row in list(table1.PUBLISHED)[:4] for part in ("--row", row)]
-    options = [
-        "--data",
-        "misr2",
-        *rows,
-        "--bags-of-100",
-        "--repeats",
-        2,
-        "--folds",
-        2,
-        "--inner-folds",
-        2,
-        "--n-jobs",
-        1,
-    ]
+    few = ("--repeats", 2, "--folds", 2, "--inner-folds", 2, "--n-jobs", 1)
+    options = ("--data", "misr2", *rows, "--bags-of-100", *few)
     result = done("reproduce", tmp_path, *options, "--out", tmp_path / "run", "--json")
     rows = {row["row"]: row for row in json.loads(result.stdout)}
     assert rows["instance-kme-MIR (INV)"]["published"] == 7.28 and rows["instance-MIR (mean)"]["failed"] == 0

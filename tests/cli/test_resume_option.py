@@ -1,6 +1,5 @@
 """Runs that go on, are stopped, or are not there; what fixes the folds; the table in a pipe and in a terminal."""
 
-import csv
 import json
 import re
 
@@ -67,32 +66,6 @@ def test_ctrl_c_says_what_is_kept(table, tmp_path, stopped_after, cells, kept):
     assert said == f"bagwise evaluate: stopped; {kept} in {tmp_path / 'run'}, and the same command continues from there"
     stopped_after(5 - cells)
     assert evaluated(table, tmp_path / "run", "--repeats", 1, "--resume")[0].exit_code == 0
-
-
-@pytest.mark.parametrize(("column", "option"), [("fold", "--fold-column"), ("half", "--split-column")])
-def test_folds_at_random_or_by_a_column(table, tmp_path, column, option):
-    others = [name for name in ("fold", "half") if name != column]
-    result, said = evaluated(table, tmp_path, option, column, "--folds", 5, ignored=others)
-    assert result.exit_code == 1 and "--folds 5 asks for random folds, and --fold-column fixes them" in said
-    assert evaluated(table, tmp_path, option, column, ignored=others)[0].exit_code == 0
-
-
-def test_a_repeated_split_shows_no_p(table, tmp_path):
-    options = ("--split-column", "half", "--repeats", 4)
-    result, _ = evaluated(table, tmp_path, *options, ignored=("fold",), methods=("aggregated", "statistics:linear"))
-    assert result.exit_code == 0 and "from best" in result.stdout and "p (Holm)" not in result.stdout
-    (row,) = csv.DictReader((tmp_path / "comparisons.csv").read_text().splitlines())
-    assert (row["splits"], row["p"], row["p_holm"]) == ("1", "nan", "nan")
-
-
-def test_methods_without_a_score_are_told(table, tmp_path):
-    options = ("--repeats", 1, "--metric", "nll")
-    methods = ("aggregated", "blr", "statistics:linear")
-    result, _ = evaluated(table, tmp_path, *options, methods=methods)
-    assert "statistics:linear has no nll on any split and is not ranked" in result.stdout
-    told = json.loads(evaluated(table, tmp_path, *options, "--json", methods=methods)[0].stdout)
-    assert any(note.startswith("statistics:linear has no nll") for note in told["notes"])
-    assert [row["rank"] is None for row in told["summary"]] == [row["nll"] is None for row in told["summary"]]
 
 
 def test_methods_of_an_earlier_run_are_named(table, tmp_path):

@@ -74,13 +74,8 @@ def test_a_work_folder_is_gone_on_from_and_one_of_another_method_is_refused(lake
     one, two = (bw.load_model(tmp_path / name) for name in ("one.bagwise", "two.bagwise"))
     bags, _ = bw.load(lake, bag="site", target="aod")
     assert (one.predict(bags) == two.predict(bags)).all()
-    refused(
-        *fit,
-        tmp_path / "three.bagwise",
-        "--method",
-        "blr:rows",
-        words="give another folder to --work (work=), or delete this one",
-    )
+    other = (*fit, tmp_path / "three.bagwise", "--method", "blr:rows")
+    refused(*other, words="give another folder to --work (work=), or delete this one")
     assert not (tmp_path / "three.bagwise").exists()
 
 
@@ -122,27 +117,10 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     run("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", "stream", "--out", tmp_path / "m.bagwise")
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.txt").write_text("mine")
-    refused(
-        "predict",
-        tmp_path / "m.bagwise",
-        lake,
-        "--engine",
-        "stream",
-        "--out",
-        tmp_path / "parts",
-        words="parts is there already; give the name of a new folder",
-    )
+    predict = ("predict", tmp_path / "m.bagwise", lake, "--engine", "stream")
+    refused(*predict, "--out", tmp_path / "parts", words="parts is there already; give the name of a new folder")
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
-    refused(
-        "predict",
-        tmp_path / "m.bagwise",
-        lake,
-        "--engine",
-        "stream",
-        "--level",
-        "0.8",
-        words="The model was fitted without intervals",
-    )
+    refused(*predict, "--level", 0.8, words="The model was fitted without intervals")
 
 
 def test_intervals_are_fitted_if_asked_for(lake, tmp_path):

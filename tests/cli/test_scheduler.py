@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tests.helpers.published_files import write_aerosol
 from tests.helpers.typed import refused, run, sample_frame
 
 import bagwise as bw
@@ -51,15 +50,6 @@ def test_fit(client, table):
 def test_evaluate(client, table):
     here, there = said(client, "evaluate", table, *COLUMNS, "--method", "aggregated", "--repeats", 1)
     assert here["summary"][0]["rmse"] == there["summary"][0]["rmse"] and here["failures"] == there["failures"] == []
-
-
-def test_reproduce(client, tmp_path):
-    write_aerosol(tmp_path, "MISR2", n_bags=12, instances=100, ragged=True)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "MISR2.mat").rename(tmp_path / "data" / "MISR2.mat")
-    options = ("--data", "misr2", "--row", "instance-MIR (mean)", "--repeats", 1, "--folds", 2, "--inner-folds", 2)
-    here, there = said(client, "reproduce", tmp_path / "data", *options, "--json")
-    np.testing.assert_array_equal([row["nested"] for row in here], [row["nested"] for row in there])
 
 
 @pytest.mark.parametrize("verb", [("fit",), ("evaluate", "--out", "runs")])

@@ -53,15 +53,8 @@ def test_one_target_of_a_second_table(folder):
     known = ["--targets", "yields.csv", "--target", "protein"]
     found = run("predict", "m", "pixels.csv", *known, "--quantile", 0.5, "--json")  # one bag has no protein
     assert found.exit_code == 0 and np.isfinite(json.loads(found.stdout)["scores"]["crps"]), found.output
-    refused(
-        "predict",
-        "m",
-        "pixels.csv",
-        *known,
-        "--target",
-        "yield",
-        words="The model has one target, not 2. Name the one to compare it with",
-    )
+    both = ("predict", "m", "pixels.csv", *known, "--target", "yield")
+    refused(*both, words="The model has one target, not 2. Name the one to compare it with")
     found = run("predict", "m", "pixels.csv")
     assert found.exit_code == 1 and "no column 'rain'" in found.stderr and "give one with --targets" in found.stderr
 
@@ -73,12 +66,8 @@ def test_importance_reads_the_second_table(folder):
     read += ["--bag-feature", "soil", "--ignore", "crop", "--ignore", "sown", "--ignore", "barcode", "--level", 0.8]
     done("fit", "pixels.csv", *read, "--method", "aggregated", "--out", "m6")
     found = done("importance", "m6", "pixels.csv", "--targets", "soils.csv", "--repeats", 1, "--json")
-    assert {row["feature"] for row in json.loads(found.stdout)["importance"]} == {
-        "red",
-        "soil=s",
-        "soil=t",
-        "soil=other",
-    }
+    features = {row["feature"] for row in json.loads(found.stdout)["importance"]}
+    assert features == {"red", "soil=s", "soil=t", "soil=other"}
     assert json.loads(found.stdout)["held_out"] and "not used" not in found.stderr
     found = done("predict", "m6", "pixels.csv", "--targets", "soils.csv")
     assert "not used" not in found.stderr
@@ -108,18 +97,8 @@ def test_several_targets(folder):
         asked = [part for name in some for part in ("--target", name)]
         found = done("predict", "m2", "pixels.csv", "--targets", "yields.csv", *asked, "--json")
         assert json.loads(found.stdout)["scores"] == {name: told["scores"][name] for name in some}
-    refused(
-        "predict",
-        "m2",
-        "pixels.csv",
-        "--targets",
-        "yields.csv",
-        "--target",
-        "rain",
-        "--out",
-        "p2.csv",
-        words="has no target 'rain'. --target takes those it has: yield, protein",
-    )
+    other = ("predict", "m2", "pixels.csv", "--targets", "yields.csv", "--target", "rain", "--out", "p2.csv")
+    refused(*other, words="has no target 'rain'. --target takes those it has: yield, protein")
     assert not (folder / "p2.csv").exists()
     rows = pd.read_csv("i2.csv")
     assert list(rows)[:4] == ["plot", "instance", "row", "barcode"]

@@ -1,4 +1,4 @@
-"""`bagwise importance`, and `bagwise predict --novelty`, as typed."""
+"""`bagwise importance`, and `bagwise predict --novelty` with and without --by-time."""
 
 import csv
 import json
@@ -66,3 +66,17 @@ def test_novelty_is_left_out_if_it_cannot_be_judged(folder, tmp_path):
         assert asked.exit_code == plain.exit_code == 0 and asked.stdout == plain.stdout
         assert "--novelty was left out: " in asked.stderr and reason in asked.stderr
         assert "--novelty" not in plain.stderr
+
+
+@pytest.mark.parametrize("time", [("--time", "day"), ()])
+def test_a_drift_is_reported(tmp_path, time):
+    bags, y = bw.datasets.make_drift(160, drift=3.0, trend=6.0)
+    table = bags.to_frame(y).assign(day=bags.expand(bags.time))
+    table[table["bag"] < 60].to_csv(tmp_path / "old.csv", index=False)
+    table[table["bag"] >= 60].to_csv(tmp_path / "new.csv", index=False)
+    columns = ("--bag", "bag", "--target", "target", "--time", "day", "--method", "aggregated", "--no-intervals")
+    done("fit", tmp_path / "old.csv", *columns, "--out", tmp_path / "m")
+    out = tmp_path / "p.csv"
+    result = done("predict", tmp_path / "m", tmp_path / "new.csv", "--novelty", "--by-time", *time, "--out", out)
+    assert "The bags drift away from the training bags" in " ".join(result.stderr.split())
+    assert len(out.read_text().splitlines()) == 101
