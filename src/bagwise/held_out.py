@@ -16,7 +16,7 @@ Fit = Callable[[Any, np.ndarray, np.ndarray | None], Any]  # samples, targets, w
 
 
 class HeldOut(NamedTuple):
-    """A model, its predictions of the samples that it was not fitted on, and the seconds of both."""
+    """A model, its predictions of samples that it was not fitted on, and the seconds of both."""
 
     model: Any
     predictions: np.ndarray
@@ -24,15 +24,15 @@ class HeldOut(NamedTuple):
     predict_seconds: float
 
 
-def fit_held_out(fit: Fit, X, y: np.ndarray, train: np.ndarray, test: np.ndarray, sample_weight=None) -> HeldOut:
+def fit_held_out(fit: Fit, train: np.ndarray, test: np.ndarray, X, y: np.ndarray, sample_weight=None) -> HeldOut:
     """Fit to the samples ``train`` and predict the samples ``test``, which may be none.
 
     Parameters
     ----------
     fit : function of samples, targets and weights (or None) that returns a fitted model
+    train, test : positions of samples
     X : Bags or array of rows
     y, sample_weight : one number per sample; weights may be None
-    train, test : positions of samples
     """
     started = time.perf_counter()
     model = fit(*(some_of(train, X, y, sample_weight) if len(train) < len(y) else (X, y, sample_weight)))
@@ -43,17 +43,15 @@ def fit_held_out(fit: Fit, X, y: np.ndarray, train: np.ndarray, test: np.ndarray
 
 
 def hold_out(
-    fits: Sequence[Fit], X, y: np.ndarray, folds: Iterable[tuple], *, sample_weight=None, n_jobs=None
-) -> list[list[HeldOut]]:
-    """Fit without each fold and predict it; return a list of `HeldOut`, one per fold, for each of ``fits``.
+    tasks: Iterable[tuple[Fit, np.ndarray, np.ndarray]], X, y: np.ndarray, *, sample_weight=None, n_jobs=None
+) -> list[HeldOut]:
+    """Return a `HeldOut` for each task (fit, train, test), as `fit_held_out` makes it.
 
     Parameters
     ----------
-    fits : functions as in `fit_held_out`
+    tasks : tuples of a fit function and positions, such as those of ``Folds.pairs()``
     X : Bags or array of rows
     y, sample_weight : one number per sample; weights may be None
-    folds : pairs (train, test) of positions, such as ``Folds.pairs()``
-        A sample that no fold tests has no prediction.
     n_jobs : int, optional
         Number of fits at a time.
 
@@ -61,21 +59,19 @@ def hold_out(
     --------
     >>> import numpy as np
     >>> from sklearn.dummy import DummyRegressor
+    >>> def fit(X, y, weight):
+    ...     return DummyRegressor().fit(X, y)
     >>> folds = [(np.array([0]), np.array([1])), (np.array([0, 1]), np.array([2]))]
-    >>> fits = [lambda X, y, weight: DummyRegressor().fit(X, y)]
-    >>> ((first, second),) = hold_out(fits, np.zeros((3, 1)), np.array([1.0, 3.0, 5.0]), folds)
+    >>> first, second = hold_out([(fit, *fold) for fold in folds], np.zeros((3, 1)), np.array([1.0, 3.0, 5.0]))
     >>> first.predictions.tolist(), second.predictions.tolist()
     ([1.0], [2.0])
     """
-    folds = list(folds)
-    jobs = (delayed(fit_held_out)(fit, X, y, *fold, sample_weight) for fit in fits for fold in folds)
-    found = Parallel(n_jobs=n_jobs)(jobs)
-    return [found[start : start + len(folds)] for start in range(0, len(found), len(folds))]
+    return Parallel(n_jobs=n_jobs)(delayed(fit_held_out)(*task, X, y, sample_weight) for task in tasks)
 
 
-def assemble(found: Sequence[HeldOut], folds: Iterable[tuple], n: int) -> np.ndarray:
+def assemble(results: Sequence[HeldOut], folds: Iterable[tuple], n: int) -> np.ndarray:
     """Return the held-out prediction of each of n samples, NaN for those that no fold tests."""
     values = np.full(n, np.nan)
-    for one, (_, test) in zip(found, folds, strict=True):
-        values[test] = one.predictions
+    for result, (_, test) in zip(results, folds, strict=True):
+        values[test] = result.predictions
     return values

@@ -5,11 +5,13 @@ import pytest
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor, screening
-from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Menu, members_of, plan
 from bagwise.auto.screening import ScreenedRidge
 from bagwise.bags.checks import compared
+from bagwise.bags.folds import Folds
 from bagwise.regressors import EmbeddingRidge
+from bagwise.regressors.target_limits import tail_limits
 
 
 def shifted_years(n=48, years=6):
@@ -21,13 +23,14 @@ def shifted_years(n=48, years=6):
     return bw.from_arrays(bags, groups=year.tolist()), signal + 0.3 * shift[year, 0]
 
 
-def plain_loop(make, bags, y, fold):
-    """Fit without each fold and predict it, within the range of the training targets widened by a tenth."""
+def plain_loop(make, bags, y, fold, weight=None):
+    """Fit without each fold and predict it, within the limits of the training targets."""
     out = np.empty(len(y))
     for k in range(fold.max() + 1):
-        seen = fold != k
-        low, high, beyond = y[seen].min(), y[seen].max(), 0.1 * np.ptp(y[seen])
-        out[~seen] = np.clip(make().fit(bags[seen], y[seen]).predict(bags[~seen]), low - beyond, high + beyond)
+        train = fold != k
+        weights = {} if weight is None else {"sample_weight": weight[train]}
+        predictions = make().fit(bags[train], y[train], **weights).predict(bags[~train])
+        out[~train] = np.clip(predictions, *tail_limits(y[train]))
     return out
 
 
@@ -38,7 +41,7 @@ MEMBERS = [*plan(BAGS, "best"), *plan(BAGS, "additive")[2:]]
 @pytest.mark.parametrize("member", MEMBERS, ids=lambda member: member.name)
 def test_members_are_held_out_as_in_a_plain_loop(member):
     fold = bw.bags.bag_folds(BAGS, 3, random_state=0)
-    trial = CrossValidation(BAGS, Y, fold[None], None, 0, None, Clock(None)).try_member(member)
+    trial = CrossValidation(BAGS, Y, [Folds(fold)]).try_member(member)
     expected = plain_loop(lambda: member.make(0), BAGS, Y, fold)
     np.testing.assert_allclose(trial.held_out, expected, rtol=1e-9, atol=1e-9)
 
@@ -72,20 +75,9 @@ def test_features_of_a_fold_do_not_reach_its_model(kind):
     tables = [compared(bw.Bags(X, bags.offsets, groups=bags.groups, missing=missing)) for X in (instances, other)]
     new = tables[0][fold == 1]
     for member in members_of(["aggregated", "statistics:linear", "statistics:forest"]):
-        trials = [CrossValidation(one, Y, fold[None], None, 0, None, Clock(None)).try_member(member) for one in tables]
+        trials = [CrossValidation(table, Y, [Folds(fold)]).try_member(member) for table in tables]
         assert [trial.why for trial in trials] == ["", ""]
         np.testing.assert_array_equal(*(trial.models[0].predict(new) for trial in trials))
-
-
-def test_members_impute_and_move_columns_of_their_own_bags():
-    """A column that varies in no bag is a covariate; where it varies in one bag, it is one for the folds without it."""
-    column = BAGS.expand(np.arange(len(BAGS)) % 5).astype(float)
-    column[0] += 1.0
-    bags = bw.Bags(np.column_stack([BAGS.instances, column]), BAGS.offsets, groups=BAGS.groups)
-    model = AutoRegressor(["aggregated"], transforms=False, folds=3).fit(bags, Y)
-    steps = [[name for name, _ in one.steps] for one in model.fold_models_["aggregated"]]
-    assert [names[0] == "routing" for names in steps] == [k == model.fold_[0] for k in range(3)]
-    assert len(model.routing_.columns) == 0 and np.isfinite(model.predict(bags)).all()
 
 
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
@@ -120,9 +112,9 @@ def test_forward_folds_train_on_earlier_bags_alone(tmp_path):
     assert np.isnan(model.held_out_).tolist() == (model.fold_ < 0).tolist()
     expected = np.full(len(y), np.nan)
     for k in range(5):
-        earlier, low, high = model.fold_ < k, *(f(y[model.fold_ < k]) for f in (np.min, np.max))
-        found = bw.method("aggregated").fit(bags[earlier], y[earlier]).predict(bags[model.fold_ == k])
-        expected[model.fold_ == k] = np.clip(found, low - 0.1 * (high - low), high + 0.1 * (high - low))
+        earlier = model.fold_ < k
+        predictions = bw.method("aggregated").fit(bags[earlier], y[earlier]).predict(bags[model.fold_ == k])
+        expected[model.fold_ == k] = np.clip(predictions, *tail_limits(y[earlier]))
     known = model.fold_ >= 0
     (row,) = (row for row in model.trials_ if row["member"] == "aggregated")
     assert row["error"] == pytest.approx(np.sqrt(np.mean((expected - y)[known] ** 2)), rel=1e-9)

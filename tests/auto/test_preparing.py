@@ -6,7 +6,7 @@ import pytest
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.members import Menu, plan
-from bagwise.auto.preparation import Components, Routing, ThinBags, thin
+from bagwise.auto.preparation import Components, ThinBags, thin
 from bagwise.bags.checks import without_equal_weights
 from bagwise.instances import NetworkRegressor
 from bagwise.testing import zoo
@@ -55,24 +55,6 @@ def test_components_keep_the_distances_of_standardised_features():
     assert Components(2).fit_transform(bags).n_features == 2
 
 
-def test_constant_columns_become_covariates_and_nothing_is_lost():
-    rng = np.random.default_rng(0)
-    arrays = [np.column_stack([rng.normal(size=(n, 2)), np.full(n, n)]) for n in (3, 4, 5)]
-    bags = bw.from_arrays(arrays, feature_names=["a", "b", "size"])
-    routed = Routing.of(bags)(bags)
-    assert routed.feature_names == ("a", "b") and routed.covariate_names == ("size",)
-    np.testing.assert_array_equal(routed.spread().instances, bags.instances)
-    had = bags.with_covariates(np.arange(3.0), ["x"])
-    assert Routing.of(had)(had).covariates.tolist() == [[0, 3], [1, 4], [2, 5]]
-
-
-def test_nothing_is_routed_where_nothing_would_be_left_or_bags_are_single():
-    ones = bw.from_arrays([np.ones((3, 2)), np.zeros((2, 2))])
-    singles = zoo(2)["singles"]
-    for bags in (ones, singles):
-        assert Routing.of(bags)(bags) is bags
-
-
 def test_equal_weights_say_nothing():
     bags = zoo(2)["ragged"]
     assert without_equal_weights(bags) is bags
@@ -88,7 +70,6 @@ def test_auto_reads_a_column_of_the_bag():
     bags = bw.from_arrays([np.column_stack([rng.normal(size=4), np.full(4, a)]) for a in angle])
     y = angle + [bag[:, 0].mean() for bag in bags]
     model = AutoRegressor(["aggregated"], folds=5).fit(bags, y)
-    assert model.routing_.columns.tolist() == [1] and model.n_features_in_ == 2
     np.testing.assert_allclose(model.predict(bags), y, atol=0.1)
 
 

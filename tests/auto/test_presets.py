@@ -9,9 +9,12 @@ from tests.helpers.toy_members import Broken, Column, Wild
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor, cross_validation
-from bagwise.auto.cross_validation import BEGUN, Clock, CrossValidation, Trial
+from bagwise.auto.cross_validation import BEGUN, CrossValidation, Trial
 from bagwise.auto.members import Member, mean_member, plan
+from bagwise.auto.time_budget import TimeBudget
+from bagwise.bags.folds import Folds
 from bagwise.metrics import METRICS
+from bagwise.regressors.target_limits import tail_limits
 
 
 def problem(n=60, seed=0, noise=0.3):
@@ -69,12 +72,12 @@ def test_the_race_is_a_regression_through_zero():
     bags, y = problem(100)
     rng = np.random.default_rng(0)
     fold = np.arange(100) % 5
-    cv = CrossValidation(bags, y, fold[None], None, 0, None, Clock(None))
+    cv = CrossValidation(bags, y, [Folds(fold)])
     seen = {True: 0, False: 0}
     for _ in range(40):
         rival = y + rng.normal(size=100)
         z = np.where(fold == 0, rival + rng.uniform(-0.5, 0.5) * (y - rival) + rng.normal(size=100), np.nan)
-        (found,) = cv.useless([begun("z", z)], [Trial(Member("rival", None), held_out=rival, averaged=rival)])
+        (found,) = cv.useless([begun("z", z)], [Trial(Member("rival", None), "tried", predictions=rival[None])])
         x, r = (z - rival)[fold == 0], (y - rival)[fold == 0]
         line = LinearRegression(fit_intercept=False).fit(x[:, None], r)
         assert bool(found) == (line.coef_[0] <= 0)
@@ -87,9 +90,9 @@ def test_costly_members_race_each_other():
     bags, y = problem(100)
     rng = np.random.default_rng(0)
     fold = np.arange(100) % 5
-    cv = CrossValidation(bags, y, fold[None], None, 0, None, Clock(None))
+    cv = CrossValidation(bags, y, [Folds(fold)])
     rival, fair = y + rng.normal(size=100), y + rng.normal(size=100)
-    rivals = [Trial(Member("rival", None), held_out=rival, averaged=rival)]
+    rivals = [Trial(Member("rival", None), "tried", predictions=rival[None])]
     right, fair = (begun(name, np.where(fold == 0, z, np.nan)) for name, z in (("right", y), ("fair", fair)))
     assert cv.useless([fair], rivals) == [""]
     first, second = cv.useless([right, fair], rivals)
@@ -101,9 +104,7 @@ def test_best_races_nobody():
     fits = {}
     for members in ("auto", "best"):
         model = AutoRegressor(members, folds=5, transforms=False)
-        cv = CrossValidation(
-            bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None), race_costly=members != "best"
-        )
+        cv = CrossValidation(bags, y, [Folds(np.arange(100) % 5)], race_costly=members != "best")
         some = [Member("first", lambda seed: Column(0)), Member("wild", lambda seed: Wild(2), costly=True)]
         fits[members] = [
             (trial.status, trial.fits) for trial in model._try(cv, [mean_member(), *some], lambda *_: None)[1:]
@@ -113,7 +114,7 @@ def test_best_races_nobody():
 
 def test_a_cheaper_estimator_decides_on_the_first_fold_and_is_gone_then():
     bags, y = problem(100)
-    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(None))
+    cv = CrossValidation(bags, y, [Folds(np.arange(100) % 5)])
     rival = cv.try_member(Member("first", lambda seed: Column(0)))
     good = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Column(1))
     bad = Member("second", lambda seed: Column(1), costly=True, make_first=lambda seed: Wild(2))
@@ -176,16 +177,14 @@ def test_a_blend_worse_than_the_mean_gives_way_to_it():
 def test_repeats_average_the_predictions_that_weights_are_decided_on():
     bags, y = problem()
     deals = np.array([bw.bags.bag_folds(bags, 4, random_state=r) for r in range(3)])
-    cv = CrossValidation(bags, y, deals, None, 0, None, Clock(None))
+    cv = CrossValidation(bags, y, [Folds(fold) for fold in deals])
     trial = cv.try_member(Member("first", lambda seed: Column(0)))
     out = np.empty((3, 60))
     for r, fold in enumerate(deals):
         for k in range(4):
             seen = fold != k
             found = Column(0).fit(bags[seen], y[seen]).predict(bags[~seen])
-            out[r, ~seen] = np.clip(
-                found, *(e + s * 0.1 * np.ptp(y[seen]) for e, s in ((y[seen].min(), -1), (y[seen].max(), 1)))
-            )
+            out[r, ~seen] = np.clip(found, *tail_limits(y[seen]))
     np.testing.assert_allclose(trial.held_out, out[0])
     np.testing.assert_allclose(trial.averaged, out.mean(axis=0))
     model = AutoRegressor(TWO, folds=4, repeats=3, transforms=False).fit(bags, y)
@@ -213,7 +212,7 @@ def test_the_leaderboard_is_a_frame_of_the_members_and_the_blend():
     assert columns["fit_seconds"][at] > 0 and "new_error" not in model.leaderboard().columns
     with pytest.raises(ValueError, match="leaderboard needs bags and their targets y together, or neither"):
         model.leaderboard(new)
-    with pytest.raises(ValueError, match="there are 30 bags and 29 targets"):
+    with pytest.raises(ValueError, match="29 targets for 30 bags"):
         model.leaderboard(new, targets[1:])
 
 
@@ -225,12 +224,10 @@ def test_the_leaderboard_tells_what_a_member_takes_in_the_file(tmp_path):
     whole = (tmp_path / "m.bagwise").stat().st_size
     assert table.iloc[0] == table.iloc[1:].sum() and 0.3 * whole < table.iloc[0] < whole
     assert {name for name in table.index[1:] if table[name] > 0} == set(model.models_)
-    before, predicted = table.iloc[0], model.predict(bags)
-    model.forget_folds()
-    np.testing.assert_array_equal(model.predict(bags), predicted)
-    assert model.leaderboard()["file_bytes"].iloc[0] < 0.5 * before
-    with pytest.raises(ValueError, match="without each fold were dropped"):
-        model.predict_folds(bags)
+    opened = bw.load_model(tmp_path / "m.bagwise")
+    np.testing.assert_array_equal(opened.predict(bags), model.predict(bags))
+    with pytest.raises(ValueError, match="no models without each fold"):
+        opened.predict_folds(bags)
     own = (
         AutoRegressor(TWO, folds=3, transforms=False).fit(*problem(60)).leaderboard().set_index("member")["file_bytes"]
     )
@@ -245,7 +242,7 @@ def test_networks_are_not_probed_where_a_quicker_member_takes_too_long(monkeypat
         probed.append(member.name)
         return 100.0
 
-    monkeypatch.setattr(CrossValidation, "_seconds_by", seconds_by)
+    monkeypatch.setattr(CrossValidation, "probe", seconds_by)
     bags, y = problem(60)
     model = AutoRegressor(time_budget=100.0).fit(bags, y)
     costly = {member.name for member in plan(bags) if member.costly}
@@ -265,15 +262,15 @@ def test_without_a_frame_library_the_leaderboard_is_a_dict(monkeypatch):
 def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     """A member is skipped if its folds would fit into the budget, and the fits of all that may be chosen would not."""
     bags, y = problem(100)
-    clock = Clock(100.0)
-    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, clock)
+    budget = TimeBudget(100.0)
+    cv = CrossValidation(bags, y, [Folds(np.arange(100) % 5)], budget=budget)
     member = Member("first", lambda seed: Column(0), costly=True)
     assert cv.try_member(member).done
     skipped = cv.try_member(member, reserve=101.0)
     assert skipped.status == "skipped" and skipped.why == "no time was left"
-    assert "s were left" in cv._too_long(member, 90.0, each=3.0, fits=5)
+    assert budget.shortage(12.0, 90.0) == "about 12 s, and 10 s were left"
     assert cv.try_member(member, reserve=91.0).why == "no time was left to see how long it takes"
-    clock.longest_probe = 50.0  # another such fit would take all that is left
+    budget.longest_probe = 50.0  # another such fit would take all that is left
     assert cv.try_member(member).why == "no time was left to see how long it takes"
 
 
@@ -291,8 +288,8 @@ class Cubic(Column):
 def test_a_member_that_falls_behind_is_given_up(budget, done):
     """What a fold took tells what the others will; 4 more of 30 s and a fit to all bags are not left of 130."""
     bags, y = problem(100)
-    Cubic.clock = Clock(budget)
-    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Cubic.clock)
+    Cubic.clock = TimeBudget(budget)
+    cv = CrossValidation(bags, y, [Folds(np.arange(100) % 5)], budget=Cubic.clock)
     trial = cv.try_member(Member("cubic", lambda seed: Cubic(0)))
     assert trial.fits == done and trial.done == (done == 5)
     if done < 5:
@@ -305,7 +302,7 @@ def test_compiling_is_not_taken_for_a_long_fit(monkeypatch):
     bags, y = problem(100)
     now = iter([0.0, 60.5])  # before and after a fit to a few bags
     monkeypatch.setattr(cross_validation.time, "perf_counter", lambda: 0.0)
-    cv = CrossValidation(bags, y, (np.arange(100) % 5)[None], None, 0, None, Clock(100.0))
+    cv = CrossValidation(bags, y, [Folds(np.arange(100) % 5)], budget=TimeBudget(100.0))
 
     class Compiled(Column):
         def fit(self, bags, y):
@@ -314,14 +311,15 @@ def test_compiling_is_not_taken_for_a_long_fit(monkeypatch):
 
     monkeypatch.setitem(cross_validation.spent, "compiling", 5.0)
     monkeypatch.setattr(cross_validation.time, "perf_counter", lambda: next(now))
-    assert cv._seconds_by(Member("compiled", lambda seed: Compiled(0)), np.arange(0, 100, 5)) == 0.5 * 5 * 0.8
+    assert cv.probe(Member("compiled", lambda seed: Compiled(0)), np.arange(0, 100, 5)) == 0.5
 
 
 def test_until_workers_have_started_this_process_works():
     """With a budget nobody waits for them; the numbers are the same."""
     bags, y = problem()
     there, start = Event(), Thread(target=lambda: there.wait(60), daemon=True)
-    cv = CrossValidation(bags, y, (np.arange(60) % 5)[None], None, 0, 2, Clock(1000.0), starting=[start])
+    options = {"n_jobs": 2, "budget": TimeBudget(1000.0), "starting": [start]}
+    cv = CrossValidation(bags, y, [Folds(np.arange(60) % 5)], **options)
     start.start()
     assert cv.workers == 1 and cv.try_member(Member("own", lambda seed: Column(0))).done
     there.set()

@@ -9,6 +9,7 @@ from tests.helpers.toy_members import Broken, Column, Counting, Memory, Unsound,
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.members import FEW_BAGS, count_folds, plan
+from bagwise.regressors.target_limits import tail_limits
 
 
 def problem(n=60, seed=0, noise=0.3, **options):
@@ -181,12 +182,12 @@ def test_predictions_stay_near_the_range_of_the_targets():
     bags, y = problem()
     model = AutoRegressor(TWO, folds=5).fit(bags, y)
     far = model.predict(bw.from_arrays([np.full((2, 3), 1e6), np.full((2, 3), -1e6)]))
-    np.testing.assert_allclose(far, np.ptp(y) * np.array([0.1, -0.1]) + [y.max(), y.min()], rtol=0.3)
+    low, high = tail_limits(y)
+    assert (np.abs(far - [high, low]) < 0.2 * np.ptp(y)).all()  # the blend has the mean in it, too
 
 
 @pytest.mark.parametrize("columns", [2, 3])
 def test_contributions_add_up_where_all_members_are_additive(columns):
-    """The third column belongs to the bag: it is routed on the way to the members."""
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([np.column_stack([rng.normal(size=(4, 2)), np.full(4, a)]) for a in rng.normal(size=50)])
     bags = bags.replace(bags.instances[:, :columns])
@@ -220,7 +221,7 @@ def test_progress_is_shown_on_demand(capsys, monkeypatch):
     AutoRegressor(TWO, folds=3, progress=True, time_budget=1000).fit(*problem(50))
     shown = capsys.readouterr()
     later = ("now: fit to all bags, ", "now: learning curve of ")
-    for words in ("members", "now: second", "best so far: ", "RMSE", " s left", *later):
+    for words in ("members", "now: second", "best so far: ", "RMSE", " of at most 1000 s", *later):
         assert words in shown.err
     assert shown.out == ""
 

@@ -16,8 +16,10 @@ from joblib import parallel_config
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto import cross_validation as screening
-from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import members_of
+from bagwise.auto.time_budget import TimeBudget
+from bagwise.bags.folds import Folds
 from bagwise.execution import Dask, Processes, Serial, cluster, executor_for
 from bagwise.instances import NetworkRegressor
 from bagwise.testing.contract_checks import sample
@@ -83,12 +85,13 @@ def test_auto_knows_how_many_work_when_it_guesses_how_long_a_member_takes(client
     [_, member] = members_of(["input-kme"])  # one that is not always tried
 
     def guess(n_jobs):  # a fit to some bags takes a second, from one look at the clock to the next
-        return CrossValidation(BAGS, Y, np.arange(90)[None] % 6, None, 0, n_jobs, Clock(10))._too_long(member, 0.0)
+        splits = [Folds(np.arange(90) % 6)]
+        return CrossValidation(BAGS, Y, splits, n_jobs=n_jobs, budget=TimeBudget(10)).too_long(member, 0.0)
 
-    # 25/6 s for a fit: six without a fold, one after another or by two at a time, and one to all bags, 5/4 of that
-    assert guess(None).startswith("about 30 s")
+    # 75/16 s for a fit: six without a fold, one after another or by two at a time, and one to all bags, 5/4 of that
+    assert guess(None).startswith("about 34 s")
     with cluster(client):
-        assert guess(None).startswith("about 18 s") and guess(1).startswith("about 30 s")
+        assert guess(None).startswith("about 20 s") and guess(1).startswith("about 34 s")
 
 
 @pytest.mark.slow

@@ -14,8 +14,9 @@ from joblib import Parallel, delayed
 from tests.helpers import cluster_jobs as jobs
 
 import bagwise as bw
-from bagwise.auto.cross_validation import Clock, CrossValidation
+from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Member
+from bagwise.bags.folds import Folds
 from bagwise.execution import Dask, cluster, dask_cluster, executor_for
 from bagwise.execution.dask_cluster import LARGE, NoWorkers, _nbytes
 from bagwise.testing.contract_checks import sample
@@ -153,7 +154,7 @@ def test_no_member_of_auto_is_blamed_for_a_cluster_that_is_gone():
     def make(_):
         raise NoWorkers("the cluster has had no worker")
 
-    cv = CrossValidation(bags, y, np.arange(24)[None] % 3, None, 0, 1, Clock(None))
+    cv = CrossValidation(bags, y, [Folds(np.arange(24) % 3)], n_jobs=1)
     with pytest.raises(NoWorkers, match="no worker"):
         cv.try_member(Member("gone", make, always=True))
 

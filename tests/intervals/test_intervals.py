@@ -224,9 +224,24 @@ class TestKeptFolds:
     def test_automatic_selection_keeps_its_folds(self):
         auto = AutoRegressor(members=["aggregated"], folds=4, transforms=False)
         model = Intervals(auto).fit(BAGS, Y)
-        assert model.left_out_ is model.method_
         np.testing.assert_array_equal(model.residuals_, Y - auto.fit(BAGS, Y).held_out_)
+        np.testing.assert_array_equal(model.left_out_.predict_folds(NEW), auto.predict_folds(NEW))
         assert np.isfinite(model.predict_interval(NEW)).all()
+
+    def test_a_file_holds_fold_models_only_if_intervals_need_them(self, tmp_path):
+        auto = AutoRegressor(members=["aggregated", "statistics:forest"], folds=4, transforms=False).fit(BAGS, Y)
+        models = {"auto": auto, "split": Intervals(clone(auto), kind="split"), "cv+": Intervals(clone(auto))}
+        sizes = {}
+        for name, model in models.items():
+            if name != "auto":
+                model.fit(BAGS, Y)
+            save_model(model, tmp_path / name)
+            sizes[name] = (tmp_path / name).stat().st_size
+            opened = load_model(tmp_path / name)
+            np.testing.assert_array_equal(opened.predict(NEW), model.predict(NEW))
+            if name != "auto":
+                np.testing.assert_array_equal(opened.predict_interval(NEW), model.predict_interval(NEW))
+        assert 2 * sizes["auto"] < sizes["cv+"] and 2 * sizes["split"] < sizes["cv+"]
 
 
 class TestTooFewBags:

@@ -21,7 +21,7 @@ from tests.helpers.saved_files import small_model
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.cross_validation import Curve
+from bagwise.auto.learning_curve import Curve
 from bagwise.auto.members import plan
 from bagwise.embeddings import KernelMean, NystroemMean, Pool
 from bagwise.intervals import Intervals

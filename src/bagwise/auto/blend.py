@@ -12,23 +12,33 @@ from bagwise.regressors.embedding_ridge import least_absolute, least_squares, ro
 
 @dataclass(frozen=True)
 class Blend:
-    """Weights over the members, not negative and summing to one, and the held-out predictions of the blend."""
+    """Weights of the members, not negative and summing to one, and held-out predictions.
+
+    Attributes
+    ----------
+    weights : array (members,)
+    held_out : array (bags,)
+        The prediction of each bag by a blend that was decided without its fold.
+    kind : {"blend", "single"}
+        "single" if no blend beats the best member, or nothing beats the mean.
+    single : array (bags,)
+        The prediction of each bag by the single best member, chosen without its fold.
+    """
 
     weights: np.ndarray
     held_out: np.ndarray
-    kind: str  # "blend", or "single" where no blend beats the best member, or nothing beats the mean
-    single: np.ndarray  # the same by the single best member, chosen on the other folds
+    kind: str
+    single: np.ndarray
 
 
 def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
     """Return `blend_weights` of the members that lower the error of the blend.
 
-    Members leave one at a time, always the one that is missed least, as long as the blend without it is no worse on
-    folds that its weights were not learned from.
+    Members are dropped one at a time, the least useful first, as long as the blend without it is no worse on folds that
+    its weights were not fitted on.
     """
-    return (_AbsoluteLadder if get_metric(metric).bag_loss is absolute else _Ladder)(
-        Z, y, fold, sample_weight
-    ).weights()
+    ladder = _AbsoluteLadder if get_metric(metric).bag_loss is absolute else _Ladder
+    return ladder(Z, y, fold, sample_weight).weights()
 
 
 def blend(
@@ -36,9 +46,9 @@ def blend(
 ) -> Blend:
     """Return the blend, or the single best member if it is as good on bags that neither was chosen on.
 
-    The held-out predictions of a fold come from a blend for which everything (which members, how much of each) was
-    decided on the other folds. It is compared with the single member chosen in the same way, fold by fold: the best of
-    many on all folds looks better than it is. With two folds there is nothing to decide on, and the best is taken.
+    The held-out predictions of a fold come from a blend whose members and weights were decided on the other folds. It
+    is compared with the single member chosen in the same way, fold by fold: the best of many on all folds looks better
+    than it is. Two folds are too few for this, and the best member is taken.
 
     Parameters
     ----------
@@ -63,8 +73,8 @@ def blend(
     def held_out(rule) -> np.ndarray:
         out = np.empty(len(y))
         for k in range(fold.max() + 1):
-            seen, weight = fold != k, None if sample_weight is None else sample_weight[fold != k]
-            out[~seen] = shown[~seen] @ rule(Z[seen], y[seen], fold[seen], weight, metric)
+            train, weight = fold != k, None if sample_weight is None else sample_weight[fold != k]
+            out[~train] = shown[~train] @ rule(Z[train], y[train], fold[train], weight, metric)
         return out
 
     def loss(predictions) -> float:
@@ -97,7 +107,7 @@ def _loss(predictions: np.ndarray, y: np.ndarray, sample_weight, metric: str) ->
 
 
 class _Ladder:
-    """Blends of fewer and fewer members. A fold is known by R with RᵀR = EᵀE: a few numbers, however many bags."""
+    """Blends of fewer and fewer members. A fold is summarised by R with RᵀR = EᵀE, whatever its number of bags."""
 
     def __init__(self, Z, y, fold, sample_weight):
         errors = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None]
@@ -108,32 +118,32 @@ class _Ladder:
         self.whole = _triangle(total)
 
     def weights(self) -> np.ndarray:
-        members = self._earned(list(np.flatnonzero(self.least(self.whole))))
+        members = self._useful(list(np.flatnonzero(self.least(self.whole))))
         weights = np.zeros(self.whole.shape[1])
         weights[members] = self.least(self.whole[:, members])
         return weights
 
-    def _earned(self, members: list[int]) -> list[int]:
+    def _useful(self, members: list[int]) -> list[int]:
         best = self._loss(members)
         while len(members) > 1:
-            shorter = [[m for m in members if m != gone] for gone in members]
-            found = [self._loss(some) for some in shorter]
-            if min(found) > best:
+            shorter = [[m for m in members if m != dropped] for dropped in members]
+            losses = [self._loss(candidates) for candidates in shorter]
+            if min(losses) > best:
                 break
-            best, members = min(found), shorter[int(np.argmin(found))]
+            best, members = min(losses), shorter[int(np.argmin(losses))]
         return members
 
     def _loss(self, members: list[int]) -> float:
         """Return the error of blends of these members, with the weights of each fold learned on the others."""
         weights = (self.least(without[:, members]) for without in self.without)
-        return sum(self.total(own[:, members] @ w) for own, w in zip(self.folds, weights, strict=True))
+        return sum(self.total(errors[:, members] @ w) for errors, w in zip(self.folds, weights, strict=True))
 
     least = staticmethod(least_squares)
     total = staticmethod(lambda errors: float((errors**2).sum()))
 
 
 class _AbsoluteLadder(_Ladder):
-    """The same for absolute errors, which no Gram matrix knows: errors of all bags, times their weights."""
+    """The same for absolute errors, which no Gram matrix summarises: errors of all bags, times their weights."""
 
     def __init__(self, Z, y, fold, sample_weight):
         self.whole = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None] ** 2

@@ -1,18 +1,16 @@
-"""Cross-validation of members on the same folds of bags: held-out predictions, models, seconds; or why there are none.
+"""Cross-validation of members on the same folds of bags: held-out predictions, models and seconds, or why none.
 
-Members run one after the other, in order of cost. The costly ones are all fitted without the first fold, and those go
-on that a blend of all would want there (`CrossValidation.race`). A learning curve says what more bags, or more
-instances, would bring: one member fitted again to half of either. A transform of the targets is kept if it helps on the
-same folds.
+Members run one after the other, in order of cost. All costly members are fitted without the first fold, and those
+continue that have a weight in the best blend there (`CrossValidation.race`). A time budget decides before each member,
+and between its folds, whether it can be finished.
 """
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -24,56 +22,62 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.auto.members import Member
-from bagwise.auto.preparation import MonotoneTarget, prepare, thin, worth_trying
-from bagwise.bags import Bags, bag_folds
+from bagwise.auto.time_budget import WHOLE, TimeBudget
+from bagwise.bags import Bags
+from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
+from bagwise.bags.imputation import Imputation
 from bagwise.execution.resources import one_thread
 from bagwise.execution.tasks import starts_processes
-from bagwise.held_out import HeldOut, assemble, fit_held_out
+from bagwise.held_out import HeldOut, hold_out
 from bagwise.instances.networks.cpu import spent
-from bagwise.metrics import get_metric, squared
+from bagwise.metrics import get_metric
 from bagwise.regressors import BagPipeline
 from bagwise.regressors.embedding_ridge import blend_weights
+from bagwise.regressors.target_limits import tail_limits
 
 if TYPE_CHECKING:
-    from bagwise.auto.kept_fits import KeptFits
+    from bagwise.auto.stored_fits import StoredFits
 
 Fold = tuple[np.ndarray, np.ndarray]  # masks of the bags that a model is fitted to, and of those that it predicts
 
-PROBE = 8  # one bag in so many is fitted to guess how long a member takes, where fewer leave a doubt
-FEWEST = 16  # bags to judge anything by
-FEW_SECONDS = 2.0  # of work that is not worth sending to a worker
-FEWEST_SECONDS = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
-SURE = 2.0  # standard errors by which a transform of the targets must help
-TRANSFORM_SHARE = 1 / 3  # of the rest of the budget that a transform of the targets may take
-WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
-LEAST_SHARE = 1e-9  # a weight in a blend that is not rounding: beside a member that is exactly right it decides
-BEGUN = "begun"  # status of a member of which only the first fold is known
-BEYOND = 0.1  # predictions stay within the range of the training targets, widened by this share of it
+FEWEST = 16  # bags of the first fold, for a race
+LEAST_WEIGHT = 1e-9  # in a blend; less is rounding: beside a member that is exactly right it decides
+BEGUN = "begun"  # status of a member whose folds are not all fitted
 
 
 @dataclass
 class Trial:
-    """Result of a member: held-out predictions, models and seconds, or why it was "skipped", "failed" or "dropped".
+    """The result of a member: held-out predictions, models and seconds.
 
-    ``held_out`` are the predictions in the first repeat, ``averaged`` their mean over all repeats. Seconds are those of
-    fits and of predictions, without the start of workers.
+    ``status`` is "tried" if all folds are fitted, else "begun", "skipped", "failed" or "dropped", and ``why`` the
+    reason. Seconds are those of fits and of predictions, without the start of workers.
     """
 
     member: Member
-    status: str = "tried"
+    status: str = BEGUN
     why: str = ""
-    predictions: np.ndarray | None = None  # (deals, bags), NaN where there are none yet
-    held_out: np.ndarray | None = None
-    averaged: np.ndarray | None = None
-    models: list = field(default_factory=list)
+    predictions: np.ndarray | None = None  # (repeats, bags), NaN where there are none yet
+    models: list = field(default_factory=list)  # of the first repeat
     fits: int = 0
     fit_seconds: float = 0.0
     predict_seconds: float = 0.0
 
     @property
     def done(self) -> bool:
-        return self.held_out is not None
+        return self.status == "tried"
+
+    @property
+    def held_out(self) -> np.ndarray:
+        """The predictions in the first repeat."""
+        assert self.predictions is not None
+        return self.predictions[0]
+
+    @property
+    def averaged(self) -> np.ndarray:
+        """The mean of the predictions over all repeats."""
+        assert self.predictions is not None
+        return self.held_out if len(self.predictions) == 1 else self.predictions.mean(axis=0)
 
     @property
     def seconds(self) -> float:
@@ -89,61 +93,33 @@ def refit_seconds(trials: Sequence[Trial]) -> float:
     return WHOLE * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
-class Clock:
-    """The time budget of a fit: seconds passed and left, and what was learned of the cost of members.
-
-    Attributes
-    ----------
-    longest_probe : seconds of the longest fit to a few bags
-    quickest_skipped : seconds that the quickest of the members without networks would take that were skipped
-    """
-
-    def __init__(self, budget: float | None):
-        self.budget, self.started, self.longest_probe = budget, time.perf_counter(), 0.0
-        self.quickest_skipped = np.inf
-
-    @property
-    def passed(self) -> float:
-        return time.perf_counter() - self.started
-
-    @property
-    def left(self) -> float:
-        return np.inf if self.budget is None else self.budget - self.passed
-
-    def advance(self, passed: float) -> None:
-        """Count the seconds of stored fits: set the clock to at least the time at which they were finished."""
-        self.started = min(self.started, time.perf_counter() - passed)
-
-
 @dataclass(frozen=True)
 class CrossValidation:
-    """The data, their folds, the metric, and the number of workers.
+    """The data, their folds, the metric, the time budget and the number of workers.
 
-    ``deals`` has the fold of each bag, one row per repeat; -1 for a bag that no fold holds out. ``splits`` are the
-    `Folds` of each repeat, where a fold is not trained on all other bags.
+    ``splits`` has the `Folds` of each repeat, ``stored`` the finished fits of a work folder.
     """
 
     bags: Bags
     y: np.ndarray
-    deals: np.ndarray
-    sample_weight: np.ndarray | None
-    random_state: int
-    n_jobs: int | None
-    clock: Clock
+    splits: Sequence[Folds]
+    sample_weight: np.ndarray | None = None
+    random_state: int = 0
+    n_jobs: int | None = None
+    budget: TimeBudget = field(default_factory=lambda: TimeBudget(None))
     metric: str = "rmse"
     race_costly: bool = True
-    clipped: bool = True
-    kept: KeptFits | None = None
-    splits: Sequence[Folds] | None = None
+    limited: bool = True
+    stored: StoredFits | None = None
     starting: list[Thread] = field(default_factory=list)
 
     @property
     def fold(self) -> np.ndarray:
-        return self.deals[0]
+        return self.splits[0].test
 
     @property
-    def folds(self) -> int:
-        return int(self.fold.max()) + 1
+    def n_folds(self) -> int:
+        return len(self.splits[0])
 
     @property
     def counted(self) -> np.ndarray:
@@ -153,7 +129,7 @@ class CrossValidation:
     @property
     def held_out(self) -> np.ndarray:
         """Mask of the bags that some fold of each repeat holds out."""
-        return (self.deals >= 0).all(axis=0)
+        return np.logical_and.reduce([split.held_out for split in self.splits])
 
     @property
     def scored(self) -> np.ndarray:
@@ -165,23 +141,86 @@ class CrossValidation:
         """The weights of the scored bags; their mean is one if all bags are scored."""
         return np.ones(self.scored.sum()) if self.sample_weight is None else self.sample_weight[self.scored]
 
-    def limits(self, seen: np.ndarray | None = None) -> tuple[float, float]:
-        """Return the limits of predictions: the range of the targets (of some bags), widened by a tenth."""
-        if not self.clipped:
+    def limits(self, train: np.ndarray | None = None) -> tuple[float, float]:
+        """Return the limits of predictions by models of these bags, by default of all."""
+        if not self.limited:
             return -np.inf, np.inf
-        y = self.y[self.counted if seen is None else self.counted & seen]
-        beyond = BEYOND * np.ptp(y)
-        return float(y.min() - beyond), float(y.max() + beyond)
+        return tail_limits(self.y[self.counted if train is None else self.counted & train])
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
-        """Return the losses per bag that stand for the metric, of the bags that count, times their weights."""
-        scored = self.scored
-        return get_metric(self.metric).bag_loss(self.y[scored], predictions[scored]) * self.weight
+        """Return the losses per bag that stand for the metric, of the scored bags, times their weights."""
+        return get_metric(self.metric).bag_loss(self.y[self.scored], predictions[self.scored]) * self.weight
 
     def error(self, predictions: np.ndarray) -> float:
-        """Return the metric over all bags that count."""
+        """Return the metric over all scored bags."""
         weight = None if self.sample_weight is None else self.weight
         return get_metric(self.metric)(self.y[self.scored], predictions[self.scored], weight=weight)
+
+    # Folds and fits -------------------------------------------------------------------------------------------------
+
+    def fold_masks(self, repeat: int, k: int) -> Fold:
+        split = self.splits[repeat]
+        return split.train(k), split.test == k
+
+    @property
+    def _whole(self) -> Fold:
+        return np.ones(len(self.y), dtype=bool), np.zeros(len(self.y), dtype=bool)
+
+    @property
+    def _pairs(self) -> list[tuple[int, int]]:
+        """All pairs (repeat, fold)."""
+        return [(repeat, k) for repeat, split in enumerate(self.splits) for k in range(len(split))]
+
+    def fit_whole(self, members: Sequence[Member]) -> list:
+        """Return the members fitted to all bags."""
+        return [result.model for result in self._fits([(member, self._whole, False) for member in members])]
+
+    def _fits(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
+        """Return the fit of each (member, fold, first): stored fits are read, others run and are stored."""
+        if self.stored is None:
+            return self._run(tasks)
+        keys = [self._key(*task) for task in tasks]
+        results = {}
+        for key in keys:
+            if (stored := self.stored.read_fit(key)) is not None:
+                results[key], passed = stored
+                self.budget.advance(passed)
+        missing = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in results]
+        step = self.workers
+        for start in range(0, len(missing), step):  # few at a time, so that an interrupt loses little
+            part = missing[start : start + step]
+            for (key, _), fit in zip(part, self._run([task for _, task in part]), strict=True):
+                self.stored.write_fit(key, fit, self.budget.passed)
+                results[key] = fit
+        return [results[key] for key in keys]
+
+    def _run(self, tasks: list[tuple[Member, Fold, bool]], bags: Bags | None = None) -> list[HeldOut]:
+        """Fit each (member, fold, first), to these bags or to others in their place."""
+        fits = [
+            (partial(fit_member, member, random_state=self.random_state, first=first), *map(np.flatnonzero, fold))
+            for member, fold, first in tasks
+        ]
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
+            options = {"sample_weight": self.sample_weight, "n_jobs": 1 if self._waiting else self.n_jobs}
+            return hold_out(fits, self.bags if bags is None else bags, self.y, **options)
+
+    def _key(self, member: Member, fold: Fold, first: bool = False) -> str:
+        return self.stored.key(member, np.stack(fold), first)
+
+    def is_stored(self, member: Member, *, started: bool = True) -> bool:
+        """Return whether all folds of a member are stored, or the first if it has not started."""
+        if self.stored is None:
+            return False
+        if started:
+            return all(self._key(member, self.fold_masks(*pair)) in self.stored for pair in self._pairs)
+        return any(self._key(member, self.fold_masks(0, 0), first) in self.stored for first in (False, True))
+
+    def has_whole(self, members: Sequence[Member]) -> bool:
+        """Return whether the fits of the members to all bags are stored."""
+        return self.stored is not None and all(self._key(member, self._whole) in self.stored for member in members)
+
+    # Workers --------------------------------------------------------------------------------------------------------
 
     def start_workers(self) -> None:
         """Start the worker processes and their imports, so that the seconds of members do not contain them.
@@ -191,11 +230,11 @@ class CrossValidation:
         number = effective_n_jobs(self.n_jobs)
         if number == 1:
             return
-        tasks = [delayed(_ready)(k) for k in range(number)]
-        if self.clock.budget is None or not starts_processes():
-            self._parallel(tasks)  # of a cluster another thread would not know
+        start = partial(Parallel(n_jobs=self.n_jobs), [delayed(_ready)(k) for k in range(number)])
+        if self.budget.seconds is None or not starts_processes():
+            start()  # of a cluster another thread would not know
             return
-        self.starting.append(Thread(target=Parallel(n_jobs=self.n_jobs), args=(tasks,), daemon=True))
+        self.starting.append(Thread(target=start, daemon=True))
         self.starting[0].start()
 
     @property
@@ -205,7 +244,9 @@ class CrossValidation:
 
     @property
     def _waiting(self) -> bool:
-        return any(start.is_alive() for start in self.starting)
+        return any(thread.is_alive() for thread in self.starting)
+
+    # Members --------------------------------------------------------------------------------------------------------
 
     def try_member(self, member: Member, reserve: float = 0.0) -> Trial:
         """Return the trial of a member with its held-out predictions, or the reason why there are none.
@@ -224,16 +265,17 @@ class CrossValidation:
         for member in members:
             show(member.name, finished())
             trials.append(self._guarded(self._first_fold, Trial(member), refit_seconds(rivals)))
-        begun = [trial for trial in trials if trial.status == BEGUN]
-        for trial, why in zip(begun, self.useless(begun, [rival for rival in rivals if rival.done]), strict=True):
-            trial.status, trial.why = ("dropped", why) if why else (BEGUN, "")
-        for trial in begun:
+        racing = [trial for trial in trials if trial.status == BEGUN]
+        for trial, why in zip(racing, self.useless(racing, [rival for rival in rivals if rival.done]), strict=True):
+            if why:
+                trial.status, trial.why = "dropped", why
+        for trial in racing:
             if trial.status == BEGUN:
                 show(trial.member.name, finished())
                 self._guarded(self._other_folds, trial, refit_seconds([*rivals, *trials]))
         return trials
 
-    def _guarded(self, work, trial: Trial, reserve: float) -> Trial:
+    def _guarded(self, work: Callable[[Trial, float], tuple[str, str]], trial: Trial, reserve: float) -> Trial:
         try:
             trial.status, trial.why = work(trial, reserve)
         except ConnectionError:  # a cluster is gone, for which no member is to blame
@@ -242,74 +284,54 @@ class CrossValidation:
             trial.status, trial.why = "failed", (str(error).splitlines() or [type(error).__name__])[0][:120]
         return trial
 
-    def fit_whole(self, members: Sequence[Member]) -> list:
-        """Return the members fitted to all bags."""
-        return [found.model for found in self._fits([(member, self._whole, False) for member in members])]
-
-    @property
-    def _whole(self) -> Fold:
-        return np.ones(len(self.y), dtype=bool), np.zeros(len(self.y), dtype=bool)
-
-    def _fold(self, deal: int, k: int) -> Fold:
-        held_out = self.deals[deal] == k
-        return (~held_out if self.splits is None else self.splits[deal].train(k)), held_out
-
-    @property
-    def _pairs(self) -> list[tuple[int, int]]:
-        """All pairs (deal, fold)."""
-        return [(deal, k) for deal in range(len(self.deals)) for k in range(self.folds)]
-
     def _all_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
         """Fill in the trial; return its status and the reason for it."""
-        if why := self._too_long(trial.member, reserve):
+        if why := self.too_long(trial.member, reserve):
             return "skipped", why
         return self._complete(trial, self._pairs, reserve)
 
     def _first_fold(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        if why := self._too_long(trial.member, reserve):
+        if why := self.too_long(trial.member, reserve):
             return "skipped", why
         self._fit_pairs(trial, self._pairs[:1], first=True)
         return BEGUN, ""
 
     def _other_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        pairs = self._pairs
         if trial.member.make_first is not None:
             trial.models.clear()
-            return self._complete(trial, pairs, reserve)
-        if why := self._too_long(trial.member, reserve, each=trial.seconds, fits=len(pairs)):
+            return self._complete(trial, self._pairs, reserve)
+        pairs = self._pairs[1:]
+        if why := self._behind(trial, len(pairs), reserve):
             return "skipped", why
-        return self._complete(trial, pairs[1:], reserve)
+        return self._complete(trial, pairs, reserve)
 
     def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> tuple[str, str]:
         """Fit the remaining folds: all at once, or a few at a time under a budget, until it is exceeded."""
-        step = len(pairs) if self.clock.budget is None else self._at_once
-        for at in range(0, len(pairs), step):
-            started = self.clock.passed
-            found = self._fit_pairs(trial, pairs[at : at + step])
-            took, left = self.clock.passed - started, len(pairs) - at - step
-            if left > 0 and (why := self._behind(trial, took * np.ceil(left / step), reserve)):
-                return "skipped", f"{why}; given up after {at + step} of {len(pairs)} folds"
-        trial.held_out = found[0]
-        trial.averaged = found.mean(axis=0) if len(found) > 1 else found[0]
+        step = len(pairs) if self.budget.seconds is None else self._at_once
+        for start in range(0, len(pairs), step):
+            before = self.budget.passed
+            self._fit_pairs(trial, pairs[start : start + step])
+            more, took = len(pairs) - start - step, self.budget.passed - before
+            if more > 0 and (why := self._behind(trial, more, reserve, took=took)):
+                return "skipped", f"{why}; given up after {start + step} of {len(pairs)} folds"
         return "tried", ""
 
-    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], first=False) -> np.ndarray:
-        """Fit without fold k of a deal, for every pair (deal, k), and predict that fold; all predictions so far."""
+    def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], first: bool = False) -> None:
+        """Fit without fold k of a repeat, for every pair (repeat, k), and add the predictions of that fold."""
         if trial.predictions is None:
-            trial.predictions = np.full(self.deals.shape, np.nan)
-        fits = self._fits([(trial.member, self._fold(deal, k), first) for deal, k in pairs])
-        for (deal, k), (model, found, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
-            seen, held_out = self._fold(deal, k)
+            trial.predictions = np.full((len(self.splits), len(self.y)), np.nan)
+        fits = self._fits([(trial.member, self.fold_masks(*pair), first) for pair in pairs])
+        for (repeat, k), (model, predictions, fit_seconds, predict_seconds) in zip(pairs, fits, strict=True):
+            train, test = self.fold_masks(repeat, k)
             trial.fits, trial.fit_seconds = trial.fits + 1, trial.fit_seconds + fit_seconds
             trial.predict_seconds += predict_seconds
-            if not np.isfinite(found).all():
+            if not np.isfinite(predictions).all():
                 raise ValueError("a prediction is not finite")
-            trial.predictions[deal, held_out] = np.clip(found, *self.limits(seen))
-            if deal == 0:  # the models of further deals serve the weights alone
+            trial.predictions[repeat, test] = np.clip(predictions, *self.limits(train))
+            if repeat == 0:
                 trial.models.append(model)
-        return trial.predictions
 
-    def useless(self, begun: Sequence[Trial], rivals: Sequence[Trial]) -> list[str]:
+    def useless(self, racing: Sequence[Trial], rivals: Sequence[Trial]) -> list[str]:
         """Return for each member with a first fold the reason to drop it, or "".
 
         Let b be the blend of the rivals, weighted on all bags. A member continues if it has a weight in the best blend
@@ -317,171 +339,74 @@ class CrossValidation:
         with b the blend without it, z its predictions and y the targets. A stricter rule, such as a standard error,
         drops good members, as one fold is little evidence.
         """
-        if not begun or not rivals:
-            return [""] * len(begun)
-        first = np.column_stack([trial.predictions[0] for trial in begun])
+        if not racing or not rivals:
+            return [""] * len(racing)
+        first = np.column_stack([trial.held_out for trial in racing])
         at = self.counted & np.isfinite(first).all(axis=1)
         if at.sum() < FEWEST:
-            return [""] * len(begun)
+            return [""] * len(racing)
         weight = None if self.sample_weight is None else self.sample_weight[at] / self.sample_weight[at].mean()
         Z = np.column_stack([rival.averaged for rival in rivals])
         blended = Z @ blend_weights(Z[self.scored], self.y[self.scored], self.weight, self.metric)
         columns = np.column_stack([blended, first])[at]
         weights = blend_weights(columns, self.y[at], weight, self.metric)
-        judge = get_metric(self.metric)
-        best, *own = (judge(self.y[at], column, weight=weight) for column in (columns @ weights, *columns[:, 1:].T))
-        name = judge.label
+        metric = get_metric(self.metric)
+        best, *errors = (metric(self.y[at], z, weight=weight) for z in (columns @ weights, *columns[:, 1:].T))
         reasons = (
-            f"did not improve the blend on the first fold: {name} {e:.4g} there, {best:.4g} for a blend of all"
-            for e in own
+            f"did not improve the blend on the first fold: {metric.label} {error:.4g} there, {best:.4g} for a blend of "
+            "all"
+            for error in errors
         )
-        return ["" if share > LEAST_SHARE else why for share, why in zip(weights[1:], reasons, strict=True)]
+        return ["" if share > LEAST_WEIGHT else why for share, why in zip(weights[1:], reasons, strict=True)]
 
-    def has_whole(self, members: Sequence[Member]) -> bool:
-        """Return whether the fits of the members to all bags are stored."""
-        return self.kept is not None and all(self.kept.has(self._key(member, self._whole)) for member in members)
-
-    def _is_kept(self, member: Member, *, begun: bool) -> bool:
-        """Return whether the first fit of a member is stored, or all of them if it has begun."""
-        if self.kept is None:
-            return False
-        if begun:
-            return all(self.kept.has(self._key(member, self._fold(*pair))) for pair in self._pairs)
-        return any(self.kept.has(self._key(member, self._fold(0, 0), first)) for first in (False, True))
-
-    def _key(self, member: Member, fold: Fold, first: bool = False) -> str:
-        seen, held_out = fold
-        others = held_out if (seen ^ held_out).all() else np.stack([seen, held_out])
-        return self.kept.key(member, others, first)
-
-    def _fits(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
-        """Return the fit of each (member, fold, first): stored fits are read, others run and are stored."""
-        if self.kept is None:
-            return self._run(tasks)
-        keys = [self._key(*task) for task in tasks]
-        stored = {key: fit for key in keys if (fit := self.kept.read_fit(key)) is not None}
-        for *_, elapsed in stored.values():
-            self.clock.advance(elapsed)
-        found = {key: HeldOut(*fit[:4]) for key, fit in stored.items()}
-        missing = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in found]
-        step = self.workers
-        for at in range(0, len(missing), step):  # few at a time, so that an interrupt loses little
-            some = missing[at : at + step]
-            for (key, _), fit in zip(some, self._run([task for _, task in some]), strict=True):
-                self.kept.write_fit(key, fit, self.clock.passed)
-                found[key] = fit
-        return [found[key] for key in keys]
-
-    def _run(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
-        return self._parallel(self._fit_of(member, self.bags, *fold, first) for member, fold, first in tasks)
-
-    def fit_folds(self, member: Member, bags: Bags, folds: Sequence[Fold]) -> list[HeldOut]:
-        """Fit the member to some of the bags and predict others, for each fold."""
-        return self._parallel(self._fit_of(member, bags, *fold) for fold in folds)
-
-    def _fit_of(self, member: Member, bags: Bags, seen: np.ndarray, predicted: np.ndarray, first=False):
-        fit = partial(fit_member, member, random_state=self.random_state, first=first)
-        positions = np.flatnonzero(seen), np.flatnonzero(predicted)
-        return delayed(fit_held_out)(fit, bags, self.y, *positions, self.sample_weight)
-
-    def at_hand(self, seconds: float) -> AbstractContextManager:
-        """Return a context in which this process does short work itself under a budget.
-
-        Sending it to workers may take longer on a busy machine.
-        """
-        few = self.clock.budget is not None and seconds < FEW_SECONDS
-        return parallel_config(backend="sequential") if few else nullcontext()
-
-    def _parallel(self, tasks) -> list:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
-            return Parallel(n_jobs=1 if self._waiting else self.n_jobs)(tasks)
+    # The time budget ------------------------------------------------------------------------------------------------
 
     @property
     def _at_once(self) -> int:
         """The number of folds that are fitted at a time."""
-        return max(1, min(self.folds, self.workers))
+        return max(1, min(self.n_folds, self.workers))
 
-    def _behind(self, trial: Trial, more: float, reserve: float) -> str:
-        """Return why a begun member is given up, if ``more`` seconds and a fit to all bags exceed the budget."""
-        if trial.member.always or self._is_kept(trial.member, begun=True):
+    def rounds(self, n_fits: int) -> float:
+        """Return the number of fits one after the other, if as many run at a time as there are workers."""
+        return np.ceil(n_fits / self._at_once)
+
+    def too_long(self, member: Member, reserve: float) -> str:
+        """Return why the member does not fit into the rest of the budget, judged by fits to a few bags, or ""."""
+        budget = self.budget
+        if budget.seconds is None or member.always or self.is_stored(member, started=False):
             return ""
-        more += WHOLE * trial.seconds_of_a_fit
-        return "" if more <= self.clock.left - reserve else self._shortage(more, reserve)
-
-    def _shortage(self, seconds: float, reserve: float) -> str:
-        return f"about {seconds:.0f} s, and {max(self.clock.left - reserve, 0.0):.0f} s were left"
-
-    def _too_long(self, member: Member, reserve: float, each: float | None = None, fits: int | None = None) -> str:
-        """Return why the member does not fit into the rest of the budget, or "".
-
-        ``each`` are the seconds of one fit. If they are unknown, a fit to a few bags estimates them.
-        """
-        if self.clock.budget is None or member.always or self._is_kept(member, begun=each is not None):
-            return ""
-        if self.clock.left <= reserve:
-            return "no time was left"
-        if each is None and member.costly and self.clock.quickest_skipped < np.inf:
-            # Even a fit to a few bags takes seconds in a new process, which first loads compiled networks or torch.
-            least = self.clock.quickest_skipped
-            return f"longer than a quicker member, which takes {self._shortage(least, reserve)}"
-        if each is None:
-            # Members come in order of cost: another such fit takes about as long as the longest so far, or longer.
-            fewest = max(2 * self.clock.longest_probe, FEWEST_SECONDS * self.clock.budget if member.costly else 0.0)
-            if self.clock.left - reserve <= fewest:
-                return "no time was left to see how long it takes"
-            fits = self.deals.shape[0] * self.folds + 1
-            few, some = self._probes()
-            each = self._seconds_by(member, few)
-            left = self.clock.left - reserve
-            # The fewest bags overrate the fixed cost of a fit: more bags decide, if there is time to fit them.
-            affordable = len(some) > len(few) and 2 * each * len(some) / self.counted.sum() <= left
-            if affordable and self._all_fits(each, fits) > left:
-                each = self._seconds_by(member, some)
-        guess = self._all_fits(each, fits)
-        if guess <= self.clock.left - reserve:
-            return ""
-        if not member.costly:
-            self.clock.quickest_skipped = min(self.clock.quickest_skipped, guess)
-        return self._shortage(guess, reserve)
-
-    def too_long_again(self, trials: Sequence[Trial], members: Sequence[Member]) -> str:
-        """Return why members that take as long as these trials are not tried, or ""."""
-        if self.clock.budget is None or all(self._is_kept(member, begun=True) for member in members):
-            return ""
-        seconds = sum(self._all_fits(trial.seconds_of_a_fit, trial.fits + 1) for trial in trials)
-        return self._shortage(seconds, 0.0) if seconds > TRANSFORM_SHARE * self.clock.left else ""
-
-    def _all_fits(self, each: float, fits: int) -> float:
-        """Return the seconds of so many fits, the last of them to all bags by one worker."""
-        return each * (np.ceil((fits - 1) / self._at_once) + WHOLE)
-
-    def _probes(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions of the fewest bags of a probe, and of one bag in eight if those are more, from all folds."""
+        if why := budget.refusal(member.costly, reserve):
+            return why
         order = np.argsort(self.fold, kind="stable")
+        n_train, n_fits = self.counted.sum() * (1 - 1 / self.n_folds), self.rounds(len(self._pairs)) + WHOLE
         order = order[self.counted[order]]
-        few, some = (max(1, len(order) // number) for number in (FEWEST, max(FEWEST, len(order) // PROBE)))
-        return np.sort(order[::few]), np.sort(order[::some])
+        seconds = budget.estimate(partial(self.probe, member), order, n_train, n_fits, reserve)
+        why = budget.shortage(seconds, reserve)
+        if why and not member.costly:
+            budget.quickest_skipped = min(budget.quickest_skipped, seconds)
+        return why
 
-    def _seconds_by(self, member: Member, some: np.ndarray) -> float:
-        """Return the seconds of a fit without a fold, at least linear in the bags, from a fit to some bags.
+    def _behind(self, trial: Trial, n_fits: int, reserve: float, took: float | None = None) -> str:
+        """Return why a begun member is given up, if the other folds and a fit to all bags exceed the budget."""
+        if trial.member.always or self.budget.seconds is None or self.is_stored(trial.member):
+            return ""
+        each = trial.seconds if took is None else took
+        return self.budget.shortage(self.rounds(n_fits) * each + WHOLE * trial.seconds_of_a_fit, reserve)
 
-        Those of compiling, once in a process, are not among them.
-        """
+    def probe(self, member: Member, positions: np.ndarray) -> float:
+        """Return the seconds of a fit to some bags, without those of compiling, once in a process."""
         started, compiling = time.perf_counter(), spent["compiling"]
-        weight = None if self.sample_weight is None else self.sample_weight[some]
+        weight = None if self.sample_weight is None else self.sample_weight[positions]
         with parallel_config(backend="sequential"):  # as in a worker
-            fit_member(member, self.bags[some], self.y[some], weight, self.random_state)
-        took = time.perf_counter() - started - (spent["compiling"] - compiling)
-        self.clock.longest_probe = max(self.clock.longest_probe, took)
-        return took * self.counted.sum() / len(some) * (1 - 1 / self.folds)
+            fit_member(member, self.bags[positions], self.y[positions], weight, self.random_state)
+        return time.perf_counter() - started - (spent["compiling"] - compiling)
 
 
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
     """Fit a member in one thread, so that results are the same in this process and in a worker.
 
-    Everything is fitted to these bags alone, imputation and the routing of constant columns included. Bags of weight
-    zero are left out. Warnings are silenced: held-out errors judge the member.
+    Everything is fitted to these bags alone, imputation included. Bags of weight zero are left out. Warnings are
+    silenced: held-out errors judge the member.
     """
     make = member.make_first if first and member.make_first is not None else member.make
     model, weights = make(random_state), {}
@@ -491,9 +416,11 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
         _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        steps, bags = prepare(bags)
-        model.fit(bags, y, **weights)
-    return BagPipeline([*steps, ("model", model)]) if steps else model
+        if bags.missing != "impute":
+            return model.fit(bags, y, **weights)
+        imputation = Imputation()
+        model.fit(compared(imputation.fit_transform(bags)), y, **weights)
+    return BagPipeline([("imputation", imputation), ("model", model)])
 
 
 def _refuse_weights(model) -> None:
@@ -505,143 +432,3 @@ def _refuse_weights(model) -> None:
 def _ready(number: int) -> int:
     """Return the number; calling it makes a worker import this module."""
     return number
-
-
-FEWEST_BAGS = 40
-COSTLY_FOLDS = 2  # that a learning curve of a costly member looks at
-SMALL = 0.05  # a rise of the error below which more of the same hardly helps
-
-
-@dataclass(frozen=True)
-class Curve:
-    """By how much the error of a member rises, as a share of its error, with half the bags and half the instances."""
-
-    member: str
-    rise: dict[str, float]
-    se: dict[str, float]
-
-    def sentences(self) -> str:
-        """Return one sentence per curve. A change within two standard errors is called noise.
-
-        Examples
-        --------
-        >>> Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}).sentences()
-        'More bags would probably help: with half of them the error of aggregated changed by +20 % (± 4 %).'
-        """
-        return " ".join(self._sentence(what) for what in self.rise)
-
-    def _sentence(self, what: str) -> str:
-        rise, se = self.rise[what], self.se[what]
-        shown = round(rise, 2) + 0.0  # no -0 %
-        noun = "bags" if what == "bags" else "instances per bag"
-        measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})".replace(
-            "%", " %"
-        )
-        if rise > 2 * se:
-            return f"More {noun} would probably help: {measured}."
-        if rise + 2 * se < SMALL:
-            return f"More {noun} would hardly help: {measured}."
-        return f"Inconclusive: the effect of more {noun} is within noise; {measured}."
-
-
-def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
-    """Return the learning curve of a member from its held-out predictions; None for too few bags.
-
-    A costly member is fitted again without two of the folds: a hint is not worth twice its time.
-    """
-    if len(cv.bags) < FEWEST_BAGS:
-        return None
-    halves = {"bags": _with_half_the_bags}
-    if np.median(cv.bags.sizes) >= 2:
-        halves["instances"] = _with_half_the_instances
-    folds = min(cv.folds, COSTLY_FOLDS) if member.costly else cv.folds
-    seen = (cv.fold < folds)[cv.scored]
-    whole = cv.loss(held_out)[seen]
-    level = max(float(whole.mean()), np.finfo(float).tiny)
-    rise, se, judge = {}, {}, get_metric(cv.metric)
-    for what, halve in halves.items():
-        worse = cv.loss(halve(cv, member, folds))[seen] - whole
-        ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
-        # d√m / √m = dm / 2m
-        rise[what], se[what] = judge.in_unit(ratio) - 1.0, error / (2 if judge.bag_loss is squared else 1)
-    return Curve(member.name, *({what: float(v) for what, v in part.items()} for part in (rise, se)))
-
-
-def _with_half_the_bags(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
-    """Predict each fold by a model of half of its training bags, drawn by a hash of their ids, groups or not."""
-    half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
-    return _cross_fit(cv, member, cv.bags, half, folds)
-
-
-def _with_half_the_instances(cv: CrossValidation, member: Member, folds: int) -> np.ndarray:
-    """Predict each fold with half of the instances of each bag, in training and in prediction."""
-    thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
-    return _cross_fit(cv, member, thinned, np.ones(len(cv.y), dtype=bool), folds)
-
-
-def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, some: np.ndarray, folds: int) -> np.ndarray:
-    """Predict the bags in the first folds by models of some of the bags outside; NaN for the others."""
-    pairs = [(some & seen, held_out) for seen, held_out in (cv._fold(0, k) for k in range(folds))]
-    return assemble(cv.fit_folds(member, bags, pairs), pairs, len(cv.y))
-
-
-def transformed(member: Member, formula: str) -> Member:
-    """Return the member with estimators that learn a transform of the targets."""
-
-    def learning(make):
-        def made(random_state: int):
-            target = MonotoneTarget(formula)
-            return TransformedTargetRegressor(make(random_state), transformer=target, check_inverse=False)
-
-        return made
-
-    first = None if member.make_first is None else learning(member.make_first)
-    return replace(member, make=learning(member.make), make_first=first)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The transform to use (None: none), a row for each that was tried, and the trials with it."""
-
-    formula: str | None
-    rows: list[dict]
-    trials: list[Trial]
-
-
-def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
-    """Fit a few quick members once more, to transformed targets, on the same folds.
-
-    A transform is kept if it lowers the loss of the best of them, in the unit of the target, by more than `SURE`
-    standard errors of the difference, paired by bag. It is not tried with the others if it raises the loss of the first
-    by as much, and not at all if it would take more than a third of the rest of the time budget.
-    """
-    choice, before = Choice(None, [], plain), _best_losses(plain, cv)
-    for formula in worth_trying(cv.y[cv.counted]) if before is not None else []:
-        members = [transformed(trial.member, formula) for trial in plain]
-        if why := cv.too_long_again(plain, members):
-            choice = replace(choice, rows=[*choice.rows, {"transform": formula, "kept": False, "why": why}])
-            continue
-        trials = [cv.try_member(members[0])]
-        gain = _gain(_best_losses(plain[:1], cv), _best_losses(trials, cv))
-        if gain is None or gain[0] >= -SURE * gain[1]:
-            trials += [cv.try_member(member) for member in members[1:]]
-            gain = _gain(before, _best_losses(trials, cv))
-        if gain is not None:
-            mean, error = gain
-            kept = len(trials) == len(plain) and mean > SURE * error
-            rows = [*choice.rows, {"transform": formula, "gain": mean, "se": error, "kept": kept}]
-            choice = Choice(formula, rows, trials) if kept else replace(choice, rows=rows)
-    return choice
-
-
-def _gain(before: np.ndarray | None, after: np.ndarray | None) -> tuple[float, float] | None:
-    """Return the mean relative fall of the losses and its standard error; None if some are unknown."""
-    if before is None or after is None:
-        return None
-    gain = (before - after) / before.mean()
-    return float(gain.mean()), float(gain.std() / np.sqrt(len(gain)))
-
-
-def _best_losses(trials: list[Trial], cv: CrossValidation) -> np.ndarray | None:
-    losses = [cv.loss(trial.held_out) for trial in trials if trial.done]
-    return min(losses, key=np.mean) if losses else None

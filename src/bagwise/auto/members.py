@@ -1,6 +1,6 @@
-"""Members of `AutoRegressor`: a name and a way to make an estimator, from the catalogue or from the user.
+"""Members of `AutoRegressor`: a name and a function that makes an estimator, from the catalogue or from the user.
 
-Which members and how many folds is decided by the size of the data alone, and by the preset that was asked for.
+Members and the number of folds depend on the preset and on the size of the data alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bagwise.methods.catalogue import NamedMethod, method
 from bagwise.methods.distributions import sliced
 from bagwise.regressors import BagPipeline
 
-MEAN = "mean"  # the name of the member that every other has to beat
+MEAN = "mean"  # name of the baseline member
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Member(NamedMethod):
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
-    """Predict the mean of the training targets: what every other member has to beat.
+    """Predict the mean of the training targets, the baseline of the other members.
 
     Its weight in a blend is how far the others are shrunk towards the mean.
 
@@ -79,8 +79,8 @@ def members_of(listed) -> list[Member]:
     ['mean', 'aggregated', 'statistics:forest']
     """
     if listed is None or isinstance(listed, str) or not len(listed):
-        known = ", ".join(map(repr, PLANS))
-        raise ValueError(f"members must be {known}, or a list of names or (name, estimator), not {listed!r}")
+        plans = ", ".join(map(repr, PLANS))
+        raise ValueError(f"members must be {plans}, or a list of names or (name, estimator), not {listed!r}")
     members = [mean_member(), *(_member(item) for item in listed)]
     Member.refuse_twins(members, "member")
     return members
@@ -89,15 +89,15 @@ def members_of(listed) -> list[Member]:
 def _member(item) -> Member:
     if isinstance(item, Member):
         return item
-    own = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
-    if not (own or isinstance(item, str)):
+    is_pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
+    if not (is_pair or isinstance(item, str)):
         raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
     return Member.of(item, costly=True)
 
 
-FEW_BAGS = 30  # below, networks and a long list of members would learn the noise
+FEW_BAGS = 30  # with fewer, networks and a long list of members would learn the noise
 WIDE, COMPONENTS = 300, 100  # above so many features, networks on long tables see so many principal components
-LONG, FEWEST_SEEN = 200_000, 20  # above so many instances, networks see some of every bag in training, 20 or more
+LONG, FEWEST_PER_BAG = 200_000, 20  # above so many instances, networks train on some of each bag, 20 or more
 VERY_LONG = 10**7  # above so many, so do methods that pass over them once
 SLICES = 2 * 10**8  # numbers to be sorted for sliced Wasserstein distances
 CELLS = 5 * 10**6  # instances times features of a long table
@@ -141,7 +141,7 @@ PLANS = ("auto", "quick", "best", "additive")
 
 @dataclass(frozen=True)
 class Menu:
-    """Members for so many bags, instances and features, and so many groups (or bags) to deal to folds."""
+    """Members for a number of bags, instances and features, and of groups (or bags) that make up folds."""
 
     bags: int
     instances: int
@@ -149,37 +149,37 @@ class Menu:
     units: int
 
     def quick(self) -> list[Member]:
-        found = [
+        members = [
             Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True),
             Member("statistics:linear", self.linear, always=True),
             Member("statistics:forest", self.forest),
         ]
         if self.bags < FEW_BAGS:
-            return found
-        return [*found, Member("sliced-wasserstein", self.sliced), Member("input-kme", self.input_kme)]
+            return members
+        return [*members, Member("sliced-wasserstein", self.sliced), Member("input-kme", self.input_kme)]
 
     def costly(self) -> list[Member]:
-        found = {
+        makers = {
             "statistics": self.boosting,
             "instance-kme": self.instance_kme,
             "em": self._by_networks("em"),
             "shrinkage:between": self.shrinkage,
         }
-        return [*(Member(name, make, costly=True) for name, make in found.items()), self.attention()]
+        return [*(Member(name, make, costly=True) for name, make in makers.items()), self.attention()]
 
     def more(self) -> list[Member]:
         """Return the further members of the plan "best"."""
         return [Member(name, self._by_networks(name), costly=True) for name in ("quantile", "attention:moments")]
 
     def additive(self) -> list[Member]:
-        found = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
+        members = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
         if self.bags < FEW_BAGS:
-            return found
+            return members
         kernel_mean = Member(
             "input-kme:linear", lambda seed: self._short(method("input-kme:linear", random_state=seed), seed)
         )
         second = Member("instance-kme:additive", lambda seed: self._second_stage("additive", seed), costly=True)
-        return [*found, kernel_mean, second]
+        return [*members, kernel_mean, second]
 
     def attention(self) -> Member:
         """Return attention with five networks, and two on the first fold."""
@@ -237,7 +237,7 @@ class Menu:
         learners = [f"instances__{name}__folds" for name, _ in model[0].learners]
         return self._seen_by_networks(model.set_params(**dict.fromkeys(learners, folds)), seed)
 
-    # What goes before them ------------------------------------------------------------------------------------------
+    # Steps before them ---------------------------------------------------------------------------------------------
 
     def _narrow(self, model, seed: int):
         """Put principal components first where statistics of all features would not fit into memory."""
@@ -267,4 +267,4 @@ class Menu:
         return BagPipeline(steps) if len(steps) > 1 else model
 
     def _some(self, instances: int, seed: int) -> ThinBags:
-        return ThinBags(max(FEWEST_SEEN, instances // self.bags), random_state=seed)
+        return ThinBags(max(FEWEST_PER_BAG, instances // self.bags), random_state=seed)

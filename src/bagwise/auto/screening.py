@@ -10,16 +10,17 @@ from bagwise.regressors import EmbeddingRidge
 
 MANY_BAGS = 1000  # above so many training bags, settings are compared on some of them first
 COMPARED = 800  # the number of bags of that comparison
-GOES_ON = 4  # one setting in so many, the best of the comparison, is fitted to all bags
-MUCH_WORSE = 1.05  # a setting whose squared error is this many times that of the best is not
+FITTED_SHARE = 4  # one setting in so many, the best of the comparison, is fitted to all bags
+MUCH_WORSE = 1.05  # settings whose squared error is more than so many times that of the best are not
 NEAR = 40.0  # penalties at most so many times as large or small as the best of the comparison are tried on all bags
 
 
 class ScreenedRidge(EmbeddingRidge):
     """`EmbeddingRidge` for many bags: settings are compared on some of the bags, and the best are fitted to all.
 
-    With more than 1,000 bags, every setting and every second penalty is judged on 800 of them, drawn by a hash of their
-    ids. The best quarter of the settings goes on, with penalties near theirs. With fewer bags it is `EmbeddingRidge`.
+    With more than 1,000 bags, all settings, with every second penalty, are compared on 800 of them, drawn by a hash of
+    their ids. The best quarter of the settings is fitted to all bags, with penalties near the best ones. With fewer
+    bags it is `EmbeddingRidge`.
 
     Parameters
     ----------
@@ -39,9 +40,9 @@ class ScreenedRidge(EmbeddingRidge):
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
         settings, head = self.settings(), self.head
         if len(bags) > MANY_BAGS and len(settings) > 1:
-            some = np.argsort([unit_hash(one, 0) for one in bags.ids.tolist()], kind="stable")[:COMPARED]
+            compared = np.argsort([unit_hash(key, 0) for key in bags.ids.tolist()], kind="stable")[:COMPARED]
             weight = check_weights(sample_weight, bags)
-            settings, head = self._best_settings(*some_of(np.sort(some), bags, y, weight))
+            settings, head = self._best_settings(*some_of(np.sort(compared), bags, y, weight))
         grid = [{name: [value] for name, value in setting.items()} for setting in settings]
         fitted = EmbeddingRidge(self.embedding, head, grid=grid, offset=self.offset).fit(bags, y, sample_weight)
         vars(self).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
@@ -56,8 +57,9 @@ class ScreenedRidge(EmbeddingRidge):
         for setting, embedding, rows in self.embedding_for({}).fit_grid(bags, y, self.settings()):
             head.set_params(kernel="precomputed" if embedding.columns == "gram" else "linear")
             judged.append((setting, *head.judge(rows, y, weight, groups)))
-        best = sorted(judged, key=lambda one: one[2])[: -(-len(judged) // GOES_ON)]
-        best = [one for one in judged if any(one is other for other in best) and one[2] <= MUCH_WORSE * best[0][2]]
+        errors = [error for _, _, error in judged]
+        ranks = np.argsort(errors, kind="stable")[: -(-len(judged) // FITTED_SHARE)]
+        best = [judged[rank] for rank in sorted(ranks) if errors[rank] <= MUCH_WORSE * min(errors)]
         chosen = [penalty for _, penalty, _ in best]
         near = penalties[(penalties >= min(chosen) / NEAR) & (penalties <= max(chosen) * NEAR)]
         return [setting for setting, *_ in best], self.fresh_head().set_params(penalties=tuple(near.tolist()))

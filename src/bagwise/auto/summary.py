@@ -1,6 +1,6 @@
-"""What `AutoRegressor` tells of a fit: a row for every member, a table, a paragraph, and a live line on the way.
+"""Summaries of a fit of `AutoRegressor`: a row per member, a table, a paragraph, and a live line during the fit.
 
-There is one error: that of the metric, pooled over all held-out bags, each predicted without its fold.
+Errors are the metric, pooled over all held-out bags, each predicted without its fold.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation)
     """Return one row per member.
 
     ``status`` is "blended", "tried" (without weight), "dropped" after the first fold, "skipped" for lack of time, or
-    "failed"; ``why`` is the reason of the last three. ``error`` is the metric over held-out bags, ``difference`` how
-    much larger it is than that of the best; standard errors are over bags, those of differences paired by bag.
+    "failed"; ``why`` is the reason of the last three. ``error`` is the metric over all held-out bags, ``difference``
+    how much larger it is than that of the best member; standard errors are over bags, those of differences paired by
+    bag.
     """
-    done = [trial for trial in trials if trial.done]
-    Z = np.column_stack([trial.held_out for trial in done])
+    Z = np.column_stack([trial.held_out for trial in trials if trial.done])
     best = Z[:, _best(Z, cv)]
     return [_row(trial, best, weights, cv) for trial in trials]
 
@@ -42,7 +42,7 @@ def _best(Z: np.ndarray, cv: CrossValidation) -> int:
 def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossValidation) -> dict:
     name, weight = trial.member.name, weights[trial.member.name]
     row = {"member": name, "status": "blended" if weight > 0 else trial.status, "why": trial.why, "weight": weight}
-    seconds = {what: getattr(trial, what) for what in ("seconds", "fit_seconds", "predict_seconds")}
+    seconds = {name: getattr(trial, name) for name in ("seconds", "fit_seconds", "predict_seconds")}
     if not trial.done:
         return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
     y, held_out, reference = (values[cv.scored] for values in (cv.y, trial.held_out, best))
@@ -51,18 +51,7 @@ def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossVal
     return row | dict(zip(("error", "error_se", "difference", "difference_se"), numbers, strict=True)) | seconds
 
 
-def error_columns(loss: float, se: float, best: float, gap_se: float) -> dict[str, float]:
-    """Return the RMSE, its difference to the best member and their standard errors, from mean squared errors.
-
-    ``se`` and ``gap_se`` are the standard errors of the loss and of what it is above that of the best.
-    """
-    error, level = float(np.sqrt(loss)), float(np.sqrt(best))
-    # d√m = dm / 2√m, between the two
-    columns = {"error": error, "error_se": se / (2 * error or 1.0), "difference": error - level}
-    return columns | {"difference_se": gap_se / ((error + level) or 1.0)}
-
-
-def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation) -> dict:
+def scores_of(names: list[str], Z: np.ndarray, result: Blend, cv: CrossValidation) -> dict:
     """Return the held-out errors over all scored bags.
 
     ``error`` is that of the metric for what was chosen, ``single_error`` for the single best member chosen without the
@@ -77,14 +66,14 @@ def scores_of(names: list[str], Z: np.ndarray, found: Blend, cv: CrossValidation
     worst = rmse(mean)
     return {
         "metric": cv.metric,
-        "error": cv.error(found.held_out),
-        "single_error": cv.error(found.single),
+        "error": cv.error(result.held_out),
+        "single_error": cv.error(result.single),
         "mean_error": cv.error(mean),
         "best": names[best],
-        "rmse": rmse(found.held_out),
+        "rmse": rmse(result.held_out),
         "best_rmse": rmse(Z[:, best]),
         "mean_rmse": worst,
-        "explained": 1.0 - (rmse(found.held_out) / worst) ** 2 if worst > 0 else 0.0,
+        "explained": 1.0 - (rmse(result.held_out) / worst) ** 2 if worst > 0 else 0.0,
     }
 
 
@@ -95,41 +84,32 @@ def held_out_text(model) -> str:
     return f"Held-out {get_metric(model.metric).label} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
 
 
+ERRORS, SECONDS = ("error", "difference", "difference_se"), ("fit_seconds", "predict_seconds")
+COLUMNS = ("member", "status", *ERRORS, "weight", *SECONDS, "why")
+
+
 def leaderboard_of(model, bags=None, y=None):
     """Return the rows as a data frame, the blend first, then the members by error."""
-    scores = model.scores_
-    total = {what: sum(row[what] for row in model.trials_) for what in ("fit_seconds", "predict_seconds")}
-    loss = get_metric(model.metric).loss
+    error, loss = model.scores_["error"], get_metric(model.metric).loss
     best = min(loss(row["error"]) for row in model.trials_ if row["error"] == row["error"])
-    blended = {"member": model.kind_, "status": "chosen", "error": scores["error"], "weight": 1.0, "why": ""}
-    blended |= {"difference": loss(scores["error"]) - best, "difference_se": NAN} | total
+    blended = {"member": model.kind_, "status": "chosen", "error": error, "weight": 1.0, "why": ""}
+    blended |= {"difference": loss(error) - best, "difference_se": NAN}
+    blended |= {name: sum(row[name] for row in model.trials_) for name in SECONDS}
     rows = [blended, *_by_error(model.trials_, model.metric)]
-    names = (
-        "member",
-        "status",
-        "error",
-        "difference",
-        "difference_se",
-        "weight",
-        "fit_seconds",
-        "predict_seconds",
-        "why",
-    )
-    columns = {name: [row[name] for row in rows] for name in names}
-    sizes = {name: _file_bytes(model, name) for name in model.models_}
+    columns = {name: [row[name] for row in rows] for name in COLUMNS}
+    sizes = {name: _file_bytes(models) for name, models in model.models_.items()}
     columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
         columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
     return to_frame(columns)
 
 
-def _file_bytes(model, name: str) -> float:
-    """Return the bytes of the models of a member in a model file, fold models included; NaN if none can hold them."""
+def _file_bytes(models: list) -> float:
+    """Return the bytes of models in a model file; NaN if no file can hold them."""
     from bagwise.model_files.plan_nodes import write  # for this alone
 
-    models = {id(one): one for one in (*model.models_[name], *model.fold_models_.get(name, ()))}
     try:
-        return sum(map(len, write(list(models.values())).values()))  # together: what they share is written once
+        return sum(map(len, write(models).values()))  # together: what they share is written once
     except ValueError:
         return NAN
 
@@ -137,17 +117,12 @@ def _file_bytes(model, name: str) -> float:
 def _new_errors(model, names: list[str], bags, y) -> list[float]:
     y = np.asarray(y, dtype=np.float64)
     parts = model.predict_members(bags)
-    if len(y) != len(next(iter(parts.values()))):
-        raise ValueError(
-            f"there are {len(next(iter(parts.values())))} bags and {len(y)} targets; give one for each bag"
-        )
-
+    n_bags = len(next(iter(parts.values())))
+    if len(y) != n_bags:
+        raise ValueError(f"Got {len(y)} targets for {n_bags} bags; one per bag is required.")
     blended = sum(model.weights_[name] * part for name, part in parts.items())
     metric = get_metric(model.metric)
     return [metric(y, blended), *(metric(y, parts[name]) if name in parts else NAN for name in names)]
-
-
-COLUMNS = ("above the best", "weight", "seconds", "")
 
 
 def summary_of(model) -> str:
@@ -162,8 +137,9 @@ def summary_of(model) -> str:
 
 def as_table(rows: list[dict], metric: str = "rmse") -> str:
     """Return the rows as aligned text, the best first, those without an error last."""
-    lines = [("member", get_metric(metric).label, *COLUMNS), *(_cells(row) for row in _by_error(rows, metric))]
-    widths = [max(len(line[c]) for line in lines) for c in range(len(COLUMNS) + 1)]
+    titles = ("member", get_metric(metric).label, "above the best", "weight", "seconds", "")
+    lines = [titles, *(_cells(row) for row in _by_error(rows, metric))]
+    widths = [max(len(line[c]) for line in lines) for c in range(len(titles) - 1)]
     return "\n".join(_aligned(line, widths) for line in lines)
 
 
@@ -204,9 +180,9 @@ def _choice(model) -> str:
 def _transform_line(row: dict) -> str:
     if "why" in row:
         return f"Transform of the targets, {row['transform']}: not tried ({row['why']})."
-    what = "kept" if row["kept"] else "not used"
+    verdict = "kept" if row["kept"] else "not used"
     change = f"{-100 * row['gain']:+.1f} % (± {100 * row['se']:.1f} %)"
-    return f"Transform of the targets, {row['transform']}: {what}; it changed the loss by {change}."
+    return f"Transform of the targets, {row['transform']}: {verdict}; it changed the loss by {change}."
 
 
 def paragraph_of(model) -> str:
@@ -226,8 +202,6 @@ def _setting(model) -> str:
 
 
 def _how_held_out(model) -> str:
-    if hasattr(model, "n_folds_"):  # of a scan, which keeps no folds of single bags
-        return f"{model.n_folds_}-fold cross-validation over bags"
     held_out, folds = np.count_nonzero(model.fold_ >= 0), model.fold_.max() + 1
     if held_out == len(model.fold_):
         return f"{folds}-fold cross-validation over bags"
@@ -289,11 +263,11 @@ def live_line(show: bool, total: int, cv: CrossValidation):
     from bagwise.execution.progress import progress_display
 
     class Line(ProgressColumn):
-        """Times first, as they change; a narrow terminal cuts off the name of the member that is being tried."""
+        """The times, then the name of the current member, which a narrow terminal cuts off."""
 
         def render(self, task) -> Text:
-            budget = "" if cv.clock.budget is None else f" of at most {cv.clock.budget:.0f} s"
-            text = f"{task.completed:.0f}/{total} members  {cv.clock.passed:.0f} s{budget}  {task.description}"
+            budget = "" if cv.budget.seconds is None else f" of at most {cv.budget.seconds:.0f} s"
+            text = f"{task.completed:.0f}/{total} members  {cv.budget.passed:.0f} s{budget}  {task.description}"
             return Text(text, no_wrap=True, overflow="ellipsis")
 
     metric = get_metric(cv.metric)

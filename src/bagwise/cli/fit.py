@@ -123,7 +123,7 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
     from bagwise.reports.fit_summary import summarise_fit
 
     o.refuse_where(options["where"])
-    method, n_jobs, intervals = options["method"], options["n_jobs"], options["intervals"]
+    method, n_jobs = options["method"], options["n_jobs"]
     bw.model_files.try_saving(build(options))
     bags, y = load(options["table"], columns, messages)
     bags = o.declare_folds(bags, options["folds"])
@@ -133,9 +133,6 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
     model = model if y.ndim == 1 else bw.MultiTarget(model)
     with messages.fit_progress(model, method):
         model.fit(bags, y)
-    if not intervals:
-        for estimator in getattr(model, "estimators_", [model]):
-            getattr(estimator, "forget_folds", lambda: None)()
     # The names of columns that `load` chose
     columns = columns | {"target": list(bags.target_name) if y.ndim == 2 else bags.target_name}
     if bags.covariate_names is not None:

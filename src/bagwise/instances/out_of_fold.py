@@ -445,15 +445,16 @@ class FoldMean(BaseEstimator):
 def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
     """Cross-fit any regressor: train a clone without each fold."""
     pairs = list(Folds(fold).pairs())
-    (fits,) = hold_out([partial(_fit_clone, regressor)], X, y, pairs, sample_weight=sample_weight, n_jobs=n_jobs)
-    models = [held_out.model for held_out in fits]
+    tasks = [(partial(_fit_clone, regressor), *pair) for pair in pairs]
+    results = hold_out(tasks, X, y, sample_weight=sample_weight, n_jobs=n_jobs)
+    models = [result.model for result in results]
 
     def predictor(_, kind):
         if kind == "refit":
             return fit_rows(clone(regressor), X, y, sample_weight)
         return FoldMean(models) if kind == "fold-mean" else models[-1]
 
-    return CrossFit(assemble(fits, pairs, len(X))[:, None], ({},), predictor)
+    return CrossFit(assemble(results, pairs, len(X))[:, None], ({},), predictor)
 
 
 def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:

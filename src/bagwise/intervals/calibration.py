@@ -1,7 +1,7 @@
-"""Calibration: predictions of training bags by models that never saw them, and those models' predictions of new bags.
+"""Calibration: held-out predictions of training bags, and the predictions of new bags by the same models.
 
-`by_folds` trains a model per fold, or takes those that the method has kept; `by_split` trains one model without the
-first fold; `by_ridge` has leave-one-bag-out ridge regression in closed form, at training bags and at new ones.
+`by_folds` trains a model per fold, or takes those that the method keeps; `by_split` trains one model without the
+held-out bags; `by_ridge` is leave-one-bag-out ridge regression in closed form, for training bags and for new ones.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ WORKERS_START = 3.0  # seconds of fits that are not worth worker processes, whic
 
 @dataclass(frozen=True)
 class Calibration:
-    """What every kind of interval is made of.
+    """Held-out predictions, and the models behind them, from which each kind of interval is made.
 
     Attributes
     ----------
-    method : fitted; what predicts new bags
+    method : fitted, predicts new bags
     left_out : offers ``predict_folds(bags) -> (folds, bags)``, each row by a model that never saw that fold
     positions : the training bags with a held-out prediction
-    fold, held_out : of each of those, the row of ``left_out`` and what it predicts
+    fold, held_out : of each of those, the row of ``left_out`` and the held-out prediction
     """
 
     method: Any
@@ -49,13 +49,13 @@ class Calibration:
     held_out: np.ndarray
 
 
-def by_folds(method, bags: Bags, y, weights, folds: Folds, *, kept: bool, n_jobs) -> Calibration:
-    """Calibrate by "cv+": by the fold models that the method keeps, if ``kept`` allows it, else by one per fold."""
+def by_folds(method, bags: Bags, y, weights, folds: Folds, *, reuse: bool, n_jobs) -> Calibration:
+    """Calibrate by "cv+": by the fold models that the method keeps, if ``reuse`` allows it, else by one per fold."""
     started = time.perf_counter()
     fitted = fit_once(method, bags, y, weights)
     quick = len(folds) * (time.perf_counter() - started) < WORKERS_START
-    if kept and keeps_folds(fitted, bags):
-        models, fold, held_out = fitted, np.asarray(fitted.fold_), np.asarray(fitted.held_out_)
+    if reuse and keeps_folds(fitted, bags):
+        models, fold, held_out = fold_models(fitted), np.asarray(fitted.fold_), np.asarray(fitted.held_out_)
     else:
         fold, n_jobs = folds.test, 1 if quick and starts_processes() else n_jobs
         models, held_out = fit_without_folds(method, bags, y, folds, weights, n_jobs)
@@ -73,9 +73,9 @@ def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration |
 
 def by_split(method, bags: Bags, y, weights, split: tuple[np.ndarray, np.ndarray]) -> Calibration:
     """Calibrate by "split": a model of the training bags, and its predictions of the held-out bags."""
-    found = fit_held_out(partial(fit_once, method), bags, y, *split, weights)
+    result = fit_held_out(partial(fit_once, method), *split, bags, y, weights)
     fold = np.zeros(len(split[1]), dtype=np.int64)
-    return Calibration(found.model, FoldModels((found.model,)), split[1], fold, found.predictions)
+    return Calibration(result.model, FoldModels((result.model,)), split[1], fold, result.predictions)
 
 
 # Models without a fold ---------------------------------------------------------------------------------------------
@@ -111,14 +111,21 @@ def fit_once(method, bags: Bags, y: np.ndarray, weights: np.ndarray | None):
 def fit_without_folds(method, bags: Bags, y, folds: Folds, weights, n_jobs) -> tuple[FoldModels, np.ndarray]:
     """Return one model per fold, trained without it, and the held-out prediction of each bag (NaN if there is none)."""
     pairs = list(folds.pairs())
-    (found,) = hold_out([partial(fit_once, method)], bags, y, pairs, sample_weight=weights, n_jobs=n_jobs)
-    return FoldModels(tuple(one.model for one in found)), assemble(found, pairs, len(bags))
+    tasks = [(partial(fit_once, method), *pair) for pair in pairs]
+    results = hold_out(tasks, bags, y, sample_weight=weights, n_jobs=n_jobs)
+    return FoldModels(tuple(result.model for result in results)), assemble(results, pairs, len(bags))
 
 
 def keeps_folds(model, bags: Bags) -> bool:
     """Return whether a model has fold models: ``held_out_``, ``fold_`` (one entry per bag) and ``predict_folds``."""
     offers = all(hasattr(model, name) for name in ("held_out_", "fold_", "predict_folds"))
-    return offers and model.held_out_ is not None and len(model.held_out_) == len(bags)
+    has_models = getattr(model, "fold_models_", True)
+    return bool(offers and has_models and model.held_out_ is not None and len(model.held_out_) == len(bags))
+
+
+def fold_models(model):
+    """Return the fold models that a method keeps: those of `auto` apart from it, so that both can be in a file."""
+    return FoldModels(tuple(model.split_folds())) if hasattr(model, "split_folds") else model
 
 
 def gives_std(method) -> bool:
@@ -130,36 +137,36 @@ def gives_std(method) -> bool:
 
 
 class LeavingOut(RidgePath):
-    r"""`RidgePath` that remembers its rows, and so can say what it would have predicted without a bag.
+    r"""`RidgePath` that stores its rows, from which predictions without a bag follow.
 
     Ridge regression is linear in the targets, :math:`f(z) = \sum_i h_i(z)\, y_i`, and leaving bag i out is the same as
     giving it the target that the others predict for it. With the left-out residual :math:`r_i`,
 
     .. math:: f_{-i}(z) = f(z) - h_i(z)\, r_i, \qquad f_{-G}(z) = f(z) - \sum_{i \in G} h_i(z)\, r_i
 
-    for a group G left out together. Exact for the rows, the penalty (the product λ n) and the centring by the bags
-    that are left; nothing is refitted.
+    for a group G left out together. Exact for the rows, the penalty (the product λ n) and the centring by the other
+    bags; nothing is refitted.
     """
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> LeavingOut:
-        self.seen_ = np.asarray(Z, dtype=np.float64), sample_weight
+        self.rows_ = np.asarray(Z, dtype=np.float64), sample_weight
         return super().fit(Z, y, sample_weight=sample_weight, groups=groups)
 
     def smoother(self) -> Smoother:
         """Return the weights h of the training targets as a function of a row."""
-        rows, w = self.seen_
+        rows, w = self.rows_
         w = weights_or_ones(w, rows)
         penalty = self.penalty_ * (np.count_nonzero(w) if self.scaling == "n" else 1.0)
         problem = rows, np.zeros(len(rows)), w, self.fit_intercept
         path: _FeaturePath | _GramPath
         if self.kernel == "linear":
             path = _FeaturePath(*problem)
-            centre, left = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
+            centre, loadings = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
         else:
             path = _GramPath(*problem)
-            centre, left = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
+            centre, loadings = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
         share = w / w.sum() if self.fit_intercept else np.zeros(len(rows))
-        return Smoother(share, centre, left @ (path.U.T * np.sqrt(w)))
+        return Smoother(share, centre, loadings @ (path.U.T * np.sqrt(w)))
 
 
 @dataclass(frozen=True)
@@ -210,22 +217,20 @@ class LeftOutRidge:
 def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> LeftOutRidge | None:
     """Return the fitted method, ready to leave each bag out in closed form, or None.
 
-    None where left-out errors would be too small.
-
-    Honest where the stages before the ridge learn nothing from the targets or are themselves out of fold, where no
-    bag stands twice among the bags, where no bag is fitted exactly, and where the ridge chooses nothing but its penalty
-    with the bags it later leaves out (unless ``any_grid`` is allowed).
+    Left-out errors are right if the stages before the ridge learn nothing from the targets or are out of fold, no bag
+    occurs twice, no bag is fitted exactly, and the ridge chooses only its penalty with the bags it later leaves out
+    (unless ``any_grid`` is set). None if they would be too small.
     """
     unit = units_of(bags)
-    twice = bags.groups is None and unit.max() + 1 < len(bags)
-    if not _ends_in_ridge(method, any_grid) or twice:
+    has_copies = bags.groups is None and unit.max() + 1 < len(bags)
+    if not _ends_in_ridge(method, any_grid) or has_copies:
         return None
     ridge = clone(last_step(method))
     ridge.set_params(head=LeavingOut(**(ridge.head or RidgePath()).get_params(deep=False)))
     fitted = fit_once(with_last(method, ridge), bags, y, weights)
     head = last_step(fitted).head_
     smoother = head.smoother()
-    del head.seen_  # the smoother is all that is needed of the rows
+    del head.rows_  # only the smoother is needed from here on
     return LeftOutRidge(fitted, smoother, unit) if np.isfinite(head.residuals_).all() else None
 
 
@@ -233,10 +238,11 @@ def _ends_in_ridge(method, any_grid: bool) -> bool:
     *stages, last = [step for _, step in method.steps] if isinstance(method, Pipeline) else [method]
     if type(last) is not EmbeddingRidge or not (last.head is None or type(last.head) is RidgePath):
         return False
-    return all(map(_honest, stages)) and (any_grid or len(ParameterGrid(last.grid or {})) == 1)
+    return all(map(_sees_no_targets, stages)) and (any_grid or len(ParameterGrid(last.grid or {})) == 1)
 
 
-def _honest(stage) -> bool:
+def _sees_no_targets(stage) -> bool:
+    """Return whether a stage is out of fold or learns nothing from the targets."""
     if stage is None or stage == "passthrough" or isinstance(stage, OutOfFold):
         return True
     return isinstance(stage, EachInstance) and hasattr(stage.estimator, "transform")

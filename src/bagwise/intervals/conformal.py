@@ -34,6 +34,7 @@ from bagwise.intervals.scales import (
     Constant,
     Fitted,
     fold_quantiles,
+    held_out_scale,
     held_out_within,
     model_std,
 )
@@ -51,9 +52,9 @@ EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""A bag regressor and, around each of its predictions, an interval that covers the target with probability level.
 
-    Models that never saw a bag say how wrong the method is on new ones; no distribution is assumed, only that the bags
-    (the groups, when bags carry them) are exchangeable: the new ones come from where those of training came from.
-    With :math:`\mu_{-k}` the method trained without fold k, :math:`s_{-k}` the scale of a bag's error and the scores
+    Held-out predictions measure the error on new bags. No distribution is assumed, only that bags (groups, if the bags
+    have them) are exchangeable: new ones are drawn from the same source as the training bags. With
+    :math:`\mu_{-k}` the method trained without fold k, :math:`s_{-k}` the scale of a bag's error and the scores
     :math:`R_i = |y_i - \mu_{-k(i)}(x_i)| / s_{-k(i)}(x_i)`, the interval of a new bag x is
 
     .. math:: \big[\,q^-_i\{\mu_{-k(i)}(x) - R_i\, s_{-k(i)}(x)\},\; q^+_i\{\mu_{-k(i)}(x) + R_i\, s_{-k(i)}(x)\}\,\big]
@@ -64,29 +65,28 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     method : bag regressor, or the name of one in the catalogue
-        A copy of it is fitted. One that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``), as "auto"
-        does, is fitted once for "cv+".
+        A copy of it is fitted. A method that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``), such
+        as "auto", is fitted once for "cv+".
     level : float
-        The share of new bags to be covered.
+        The share of new bags whose interval contains the target.
     kind : {"cv+", "jackknife+", "split"}
-        * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Every bag is used for both
-          purposes. Coverage is at least 2 level - 1 less a term of order 1/√n whatever the method, and in practice
-          close to level.
-        * "jackknife+": every bag (group) left out by itself, for few bags; coverage at least 2 level - 1, in practice
-          level. Where the method ends in `EmbeddingRidge`, and what comes before it is out of fold or learns nothing
-          from the targets, left-out residuals and left-out predictions of new bags have a closed form.
+        * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Each bag serves for training
+          and for calibration. Coverage is at least 2 level - 1 less a term of order 1/√n whatever the method, and in
+          practice close to level.
+        * "jackknife+": each bag (group) is left out by itself, for few bags; coverage at least 2 level - 1, in practice
+          level. If the method ends in `EmbeddingRidge`, and the steps before it are out of fold or learn nothing from
+          the targets, left-out residuals and left-out predictions of new bags have a closed form.
         * "split": one model, trained without one of the folds, whose bags give the scores. Coverage at least level,
-          exactly so, from a model that has seen fewer bags; the quickest.
+          exactly so, by a model that was fitted on fewer bags; the quickest.
     scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``
         "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
         "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
         With "none" all intervals are about equally wide.
     scores : {"absolute", "quantile"}
-        "absolute" is the score R above: both sides of an interval are equally wide before the folds disagree.
-        "quantile" is conformalised quantile regression: `BagQuantiles` gives a lower and an upper quantile of the error
-        from the size and spread of the bag, its prediction, covariates and feature means, and the score is how far the
-        target lies outside (negative: inside) of the two. Intervals are asymmetric where errors are, and wide where
-        errors are. There is no scale then.
+        "absolute" is the score R above: both sides of an interval are about equally wide. "quantile" is conformalised
+        quantile regression: `BagQuantiles` gives a lower and an upper quantile of the error from the size and spread of
+        the bag, its prediction, covariates and feature means, and the score is how far the target lies outside
+        (negative: inside) of the two. Intervals are then asymmetric and wide where errors are; ``scale`` is not used.
     folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
         How bags are held out, see `bagwise.Validation`; the method follows it inside. With "forward" only bags after
         the first window have scores, and "split" holds out the last window. "auto" is what the bags declare; without a
@@ -104,14 +104,14 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional
-        Folds fitted at once. The numbers are the same whatever it is.
+        Number of folds fitted at a time. Results do not depend on it.
 
     Attributes
     ----------
-    method_ : the fitted method that `predict` uses; on all bags, for "split" on those not held out
+    method_ : the method that `predict` uses, fitted to all bags, for "split" to those not held out
     calibration_ : positions of the training bags with a score: all of them, for "split" those held out
     residuals_, fold_, scores_ : target minus held-out prediction, fold, and score R of each of them
-    left_out_ : the models that never saw a fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
+    left_out_ : the models fitted without each fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
     lacking_ : why there are no intervals of ``level``; None if there are
     scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
     quantiles_ : for scores="quantile", the quantiles of every fold, ``quantiles_.predict_folds(bags, predictions)``
@@ -127,9 +127,9 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     :math:`[q^-_i\{l'_{k(i)}(x) - E_i\},\; q^+_i\{u'_{k(i)}(x) + E_i\}]`. The quantiles are those of ``level``; another
     level of `predict_interval` is covered as well, by the same two quantiles and another E.
 
-    *Scales.* The theory asks that the scale of a fold be fitted without its bags. For "split", "std" and "none" that is
-    exactly so. For "bag" under "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
-    folds; the models behind those have seen the fold's bags, which reach four coefficients that way and no other.
+    *Scales.* In theory, the scale of a fold must be fitted without its bags. For "split", "std" and "none" this holds
+    exactly. For "bag" with "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
+    folds; the models behind those residuals were fitted on the fold's bags, which influence four coefficients this way.
 
     *Closed form.* Each bag is left out of the ridge: the residuals and the predictions of new bags are both those of a
     ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. Settings chosen with all bags are
@@ -137,15 +137,15 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     narrow for an embedding chosen from a grid (docs/intervals.md has figures). In that last case "auto" fits again;
     ``refit=False`` uses the closed form.
 
-    *Groups.* Folds keep a group together and the group is the unit: a score of a group of N bags counts 1/N in the
+    *Groups.* Folds keep a group together, and the group is the unit: a score of a group of N bags has weight 1/N in the
     quantile, and n is the number of groups. The promise is for bags of *new* groups.
 
     *By value.* With ``by``, the promise of ``kind`` holds for new bags of each value that has scores of its own:
     coverage at least ``level`` for "split"; at least 2 level - 1, in practice close to ``level``, for the others.
     Values with too few bags have the promise over all bags only. `predict_distribution` uses the scores of all bags.
 
-    *Weights* of bags are for training; every bag (group) counts the same in the quantile, except those of weight zero,
-    which are left out before anything is fitted.
+    *Weights* of bags are for training; each bag (group) has the same weight in the quantile, except those of weight
+    zero, which are left out before anything is fitted.
 
     *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
     fewer, `fit` warns at once, and `predict_interval` refuses that level and gives lower ones: no bound is ever
@@ -170,8 +170,6 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     >>> bool(0.7 < ((interval[:, 0] <= y[200:]) & (y[200:] <= interval[:, 1])).mean() < 0.9)
     True
     """
-
-    scores: str = "absolute"  # of models in files that know no other
 
     def __init__(
         self,
@@ -203,8 +201,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return [*super()._lines(), f"Intervals of level {self.level:g} around the predictions of {inner}"]
 
     def _error_text(self) -> str | None:
-        known = getattr(self, "residuals_", None)
-        return None if known is None else f"Held-out RMSE {np.sqrt(np.mean(known**2)):.4g}"
+        residuals = getattr(self, "residuals_", None)
+        return None if residuals is None else f"Held-out RMSE {np.sqrt(np.mean(residuals**2)):.4g}"
 
     def fit(self, bags, y, sample_weight=None) -> Intervals:
         check_options(self)
@@ -223,12 +221,12 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             self.left_out_: Any = None
             return self
         bags = check_separation(bags, folds.test)
-        found = self._calibrate(method, bags, y, weights, folds)
-        self._adopt(found, bags, y, method, weights)
-        self.calibration_ = counted[found.positions]
+        calibration = self._calibrate(method, bags, y, weights, folds)
+        self._adopt(calibration, bags, y, method, weights)
+        self.calibration_ = counted[calibration.positions]
         return self
 
-    def keep(self, found: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
+    def keep(self, calibration: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
         """Calibrate with these bags alone, where the models are fitted and other bags are elsewhere.
 
         With "cv+" all is as in `fit`. With "split" the scale is fitted on every other of these bags, which then have no
@@ -236,27 +234,29 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         """
         scale = None
         if self.kind == "split" and not (self._scale_is("none") or self._scale_is("std")):
-            first = units_of(bags) % 2 == 0
-            half, rest = np.flatnonzero(first), np.flatnonzero(~first)
+            is_scored = units_of(bags) % 2 == 1
+            scored, unscored = np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
             scale = BagScale() if self._scale_is("bag") else clone(self.scale)
-            scale = Fitted((scale.fit(bags[half], y[half] - found.held_out[half]),))
-            found = replace(found, positions=rest, fold=found.fold[rest], held_out=found.held_out[rest])
-        self._adopt(found, bags, y, scale=scale)
-        self.calibration_ = found.positions
+            scale = Fitted((scale.fit(bags[unscored], y[unscored] - calibration.held_out[unscored]),))
+            parts = {"fold": calibration.fold[scored], "held_out": calibration.held_out[scored]}
+            calibration = replace(calibration, positions=scored, **parts)
+        self._adopt(calibration, bags, y, scale=scale)
+        self.calibration_ = calibration.positions
         return self
 
-    def _adopt(self, found: Calibration, bags: Bags, y: np.ndarray, method=None, weights=None, *, scale=None) -> None:
+    def _adopt(self, calibration: Calibration, bags: Bags, y, method=None, weights=None, *, scale=None) -> None:
         """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores."""
-        scored = bags[found.positions]
-        self.method_, self.left_out_ = found.method, found.left_out
-        self.fold_, self.residuals_ = found.fold, y[found.positions] - found.held_out
+        scored = bags[calibration.positions]
+        self.method_, self.left_out_ = calibration.method, calibration.left_out
+        self.fold_, self.residuals_ = calibration.fold, y[calibration.positions] - calibration.held_out
         self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
         if self.by is not None:
             self.label_, self.unit_number_ = scored.labels(self.by), units_of(scored)
         if self.scores == "quantile":
-            fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, found)
+            fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, calibration)
             self.quantiles_ = fold_quantiles(*fitted)
-            bounds, y = self.quantiles_.held_out(scored, self.fold_, found.held_out), y[found.positions]
+            bounds = self.quantiles_.held_out(scored, self.fold_, calibration.held_out)
+            y = y[calibration.positions]
             self.scores_ = np.maximum(bounds[:, 0] - y, y - bounds[:, 1])
             middle, half = self.quantiles_.middle_and_half(bounds)
             self.signed_scores_ = (y - middle) / half
@@ -264,33 +264,33 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if self._scale_is("none"):
             scale = Constant()
         elif self._scale_is("std"):
-            scale = model_std(found.left_out, scored)
+            scale = model_std(calibration.left_out, scored)
         elif scale is None:
-            own = BagScale() if self._scale_is("bag") else self.scale
-            scale = Fitted(tuple(self._fit_apart(own, method, bags, y, weights, found)[0]))
+            unfitted = BagScale() if self._scale_is("bag") else self.scale
+            scale = Fitted(tuple(self._fit_apart(unfitted, method, bags, y, weights, calibration)[0]))
         self.scale_ = scale
-        given = scale.predict_folds(scored)
-        self.scores_ = np.abs(self.residuals_) / given[self.fold_ % len(given), np.arange(len(scored))]
+        self.scores_ = np.abs(self.residuals_) / held_out_scale(scale, scored, self.fold_)
 
-    def _fit_apart(self, model, method, bags, y, weights, found: Calibration) -> tuple[list, Bags, np.ndarray]:
+    def _fit_apart(self, model, method, bags, y, weights, calibration: Calibration) -> tuple[list, Bags, np.ndarray]:
         """Fit a scale or quantiles for each fold on the held-out residuals of the bags outside it.
 
         With one fold (a split) it is fitted on residuals held out within the training part. Also return the bags that
         all were fitted on, and their held-out predictions.
         """
-        if not found.fold.any():
-            train = np.setdiff1d(np.arange(len(bags)), found.positions)
+        if not calibration.fold.any():
+            train = np.setdiff1d(np.arange(len(bags)), calibration.positions)
             bags, y, weights = some_of(train, bags, y, weights)
-            how = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-            held_out = held_out_within(method, bags, y, weights, **how)
+            options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
+            held_out = held_out_within(method, bags, y, weights, **options)
             residuals, outside = y - held_out, [np.arange(len(y))]
         else:
-            bags, held_out, residuals = bags[found.positions], found.held_out, self.residuals_
-            part = found.fold % MOST_SCALES
+            bags, held_out, residuals = bags[calibration.positions], calibration.held_out, self.residuals_
+            part = calibration.fold % MOST_SCALES
             outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
-        known = [residuals, held_out] if isinstance(model, BagQuantiles) else [residuals]
+        columns = [residuals, held_out] if isinstance(model, BagQuantiles) else [residuals]
         # One part of the bags at a time: each is a copy of nearly all instances.
-        return [clone(model).fit(bags[rows], *[one[rows] for one in known]) for rows in outside], bags, held_out
+        fitted = [clone(model).fit(bags[rows], *[column[rows] for column in columns]) for rows in outside]
+        return fitted, bags, held_out
 
     def predict(self, bags) -> np.ndarray:
         """Return the prediction of ``method_`` for each bag."""
@@ -343,16 +343,16 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             centre, scale = self.quantiles_.middle_and_half(self.quantiles_.predict_folds(bags, centre))
             signed = self.signed_scores_
         else:
-            given, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
-            scale = given[np.arange(len(centre)) % len(given)]
+            scales, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
+            scale = scales[np.arange(len(centre)) % len(scales)]
         return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_, bags.ids)
 
     def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
         """Return intervals of the training bags ``calibration_``, each by the model and scores of other folds.
 
-        What coverage can be measured with when there are no new bags: the model of the bag's fold never saw it, and
-        its own score is not among those that make it wide. None where the other folds have too few scores for the
-        level. With one fold (a split) every bag (group) is left out of the scores in turn.
+        They measure coverage without new bags: the model of a bag's fold never saw the bag, and the bag's own score is
+        not among those that make its interval wide. None if the other folds have too few scores for the level. With one
+        fold (a split) every bag (group) is left out of the scores in turn.
         """
         bags, y = check_fit(bags, y, **EVERYTHING)
         level = check_level(self.level if level is None else level)
@@ -362,21 +362,19 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if self.scores == "quantile":
             bounds, scale = self.quantiles_.held_out(bags, self.fold_, held_out), np.ones(len(bags))
         else:
-            given = self.scale_.predict_folds(bags)
-            bounds, scale = np.stack([held_out] * 2, axis=1), given[self.fold_ % len(given), np.arange(len(bags))]
+            bounds, scale = np.stack([held_out] * 2, axis=1), held_out_scale(self.scale_, bags, self.fold_)
         unit = units_of(bags)
         part = self.fold_ if self.fold_.any() else unit
         half = np.empty(len(bags))
         for k in range(part.max() + 1):
-            others = part != k
-            if len(np.unique(unit[others])) < units_needed(level):
+            outside = part != k
+            if len(np.unique(unit[outside])) < units_needed(level):
                 return None
             for chosen, scored, shares in self._calibrated_by(bags, level):
-                kept = others[scored]
-                if kept.any():
-                    half[chosen[~others[chosen]]] = conformal_quantile(
-                        self.scores_[None, scored[kept]], shares[kept], level
-                    )[0]
+                used = outside[scored]
+                if used.any():
+                    scores = self.scores_[None, scored[used]]
+                    half[chosen[~outside[chosen]]] = conformal_quantile(scores, shares[used], level)[0]
         return around(held_out, bounds + np.stack([-half * scale, half * scale], axis=1))
 
     def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
@@ -397,11 +395,11 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             return by_split(method, bags, y, weights, next(folds.pairs()))
         # The closed form keeps the scale of the features, which a group that differs from the others would move.
         if self.kind == "jackknife+" and (self.refit is False or (self.refit == "auto" and bags.groups is None)):
-            found = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
-            if found is not None:
-                return found
-        kept = self.kind == "cv+" and not self._scale_is("std")
-        return by_folds(method, bags, y, weights, folds, kept=kept, n_jobs=self.n_jobs)
+            calibration = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
+            if calibration is not None:
+                return calibration
+        reuse = self.kind == "cv+" and not self._scale_is("std")
+        return by_folds(method, bags, y, weights, folds, reuse=reuse, n_jobs=self.n_jobs)
 
     def _scale_is(self, name: str) -> bool:
         return isinstance(self.scale, str) and self.scale == name

@@ -65,12 +65,12 @@ def conformal_quantile(values: np.ndarray, shares: np.ndarray, level: float) -> 
     >>> conformal_quantile(np.array([[3.0, 1.0, 2.0, 5.0]]), np.ones(4), 0.6)
     array([3.])
     """
-    wanted = level * (shares.sum() + 1.0) - ROUNDING
+    mass = level * (shares.sum() + 1.0) - ROUNDING
     if (shares == 1.0).all():
-        rank = min(max(ceil(wanted), 1), values.shape[1]) - 1
+        rank = min(max(ceil(mass), 1), values.shape[1]) - 1
         return np.partition(values, rank, axis=1)[:, rank]
     order = np.argsort(values, axis=1, kind="stable")
-    place = (np.cumsum(shares[order], axis=1) >= wanted).argmax(axis=1)
+    place = (np.cumsum(shares[order], axis=1) >= mass).argmax(axis=1)
     return values[np.arange(len(values)), order[np.arange(len(values)), place]]
 
 
@@ -126,22 +126,22 @@ class SortedScores:
         A step compares the quantile with the median of the windows' medians, and discards at least a quarter of what
         is left.
         """
-        wanted, first = level * (self.shares.sum() + 1.0) - ROUNDING, self.ends[:-1]
-        found = np.full(len(scale), np.inf)
+        mass, first = level * (self.shares.sum() + 1.0) - ROUNDING, self.ends[:-1]
+        quantiles = np.full(len(scale), np.inf)
         bags = np.arange(len(scale))
         low, high = (np.repeat(ends[None], len(scale), axis=0) for ends in (first, self.ends[1:]))
         while len(bags):
             fold, place, value = self._middle(scale, shift, low, high)
             upto = self._count(scale, shift, low, high, fold, value)
             upto[np.arange(len(bags)), fold] = place + 1
-            enough = (self.mass[upto] - self.mass[first]).sum(axis=1) >= wanted
-            found[bags[enough]] = value[enough]
+            enough = (self.mass[upto] - self.mass[first]).sum(axis=1) >= mass
+            quantiles[bags[enough]] = value[enough]
             low[~enough], high[enough] = upto[~enough], upto[enough]
             high[enough, fold[enough]] -= 1
-            left = (low < high).any(axis=1)
-            if not left.all():
-                bags, scale, shift, low, high = (part[left] for part in (bags, scale, shift, low, high))
-        return found
+            is_open = (low < high).any(axis=1)
+            if not is_open.all():
+                bags, scale, shift, low, high = (part[is_open] for part in (bags, scale, shift, low, high))
+        return quantiles
 
     def _middle(self, scale, shift, low, high) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return fold, place and value of the median of the medians of windows, weighted by their widths."""
@@ -247,8 +247,8 @@ def coverage_by_size(y, intervals, sizes) -> dict[str, float]:
 def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
     """Return the coverage per label (site, year) as columns: label, bags, coverage, low, high, mean width.
 
-    With few bags a coverage says little: of one bag it is 0 or 1. In 95 of 100 cases that of n independent bags lies
-    from ``low`` to ``high`` where the intervals hold at ``level``.
+    The coverage of few bags varies by chance: for n independent bags it lies between ``low`` and ``high`` in 95 of 100
+    cases, if the intervals hold at ``level``.
 
     Parameters
     ----------
@@ -259,8 +259,8 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
 
     Examples
     --------
-    >>> found = coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])
-    >>> found["label"], found["bags"], found["coverage"], found["low"]
+    >>> columns = coverage_by([1, 2, 3, 9], [[0, 4]] * 4, ["a", "a", "a", "b"])
+    >>> columns["label"], columns["bags"], columns["coverage"], columns["low"]
     (['a', 'b'], [3, 1], [1.0, 0.0], [0.333, 0.0])
     """
     y, intervals, labels = np.asarray(y), np.asarray(intervals), np.asarray(labels)
@@ -270,9 +270,9 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
     for label in np.unique(labels):
         part = labels == label
         n = int(part.sum())
-        luck = [round(float(one) / n, 3) for one in binom.interval(0.95, n, check_level(level))]
+        chance = [round(float(end) / n, 3) for end in binom.interval(0.95, n, check_level(level))]
         width = float(np.mean(np.ptp(intervals[part], axis=1)))
-        row = (label.item(), n, coverage(y[part], intervals[part]), *luck, width)
+        row = (label.item(), n, coverage(y[part], intervals[part]), *chance, width)
         for name, value in zip(columns, row, strict=True):
             columns[name].append(value)
     return columns
@@ -318,15 +318,15 @@ DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 
 @dataclass(frozen=True)
 class PredictiveDistribution:
-    r"""The distribution of every new bag's target, as `Intervals.predict_distribution` gives it.
+    r"""The distribution of the target of each new bag, returned by `Intervals.predict_distribution`.
 
-    Every calibration bag i puts a value where the target of the new bag x would be if its error were that of i,
+    Each calibration bag i gives the value that the target of the new bag x would have with the error of i,
 
     .. math:: C_i(x) = \mu_{-k(i)}(x) + s_{-k(i)}(x)\, (y_i - \mu_{-k(i)}(x_i)) / s_{-k(i)}(x_i),
 
-    and the values, each of weight 1 / (n + 1), with 1 / (n + 1) at no known place, are the distribution. A group of N
-    bags shares its weight, 1/N for each. For a split this is the split conformal predictive system, whose ranks are
-    exactly uniform; for cv+ and jackknife+ it is the cross-conformal one, in practice close to it.
+    and the values, each of weight 1 / (n + 1), are the distribution; the place of the last 1 / (n + 1) is not known. A
+    group of N bags shares its weight, 1/N for each. For a split this is the split conformal predictive system, whose
+    ranks are exactly uniform; for cv+ and jackknife+ it is the cross-conformal one, in practice close to it.
 
     Attributes
     ----------
@@ -343,10 +343,10 @@ class PredictiveDistribution:
     --------
     >>> import bagwise as bw
     >>> bags, y = bw.datasets.make_problem("mean", 300)
-    >>> found = bw.Intervals("aggregated").fit(bags[:200], y[:200]).predict_distribution(bags[200:])
-    >>> found.quantile([0.1, 0.5, 0.9]).shape
+    >>> distribution = bw.Intervals("aggregated").fit(bags[:200], y[:200]).predict_distribution(bags[200:])
+    >>> distribution.quantile([0.1, 0.5, 0.9]).shape
     (100, 3)
-    >>> bool(0.8 < (y[200:] < found.quantile(0.9)).mean() < 1.0)
+    >>> bool(0.8 < (y[200:] < distribution.quantile(0.9)).mean() < 1.0)
     True
     """
 
@@ -365,7 +365,7 @@ class PredictiveDistribution:
         return f"PredictiveDistribution: {len(self)} bags, quantiles from {low:.3g} to {high:.3g}"
 
     def known(self) -> tuple[float, float]:
-        """Return the least and the greatest probability with a finite quantile: 1 / (n + 1) and n / (n + 1)."""
+        """Return the lowest and the highest probability with a finite quantile: 1 / (n + 1) and n / (n + 1)."""
         units = round(self.shares.sum())
         return 1 / (units + 1), units / (units + 1)
 
@@ -375,48 +375,45 @@ class PredictiveDistribution:
         From 0.5 on, the ⌈p (n + 1)⌉-th smallest value; below, the ⌊p (n + 1)⌋-th smallest: the quantiles of p and
         1 - p hold a share of at least 1 - 2p between them.
         """
-        wanted = np.asarray(probability, dtype=np.float64)
+        probabilities = np.atleast_1d(np.asarray(probability, dtype=np.float64)).tolist()
         low, high = self.known()
-        odd = [p for p in wanted.ravel().tolist() if not 0 < p < 1]
-        if odd:
-            raise ValueError(f"a probability must lie between 0 and 1, not {odd[0]:g}")
-        far = [p for p in wanted.ravel().tolist() if not low - ROUNDING <= p <= high + ROUNDING]
-        if far:
-            raise ValueError(
-                f"a quantile of {far[0]:g} needs more calibration bags (groups) than {round(self.shares.sum())}; with "
-                f"these, ask for probabilities from {low:.3g} to {high:.3g}"
-            )
-        found = [self._one(p) for p in np.atleast_1d(wanted).tolist()]
-        return found[0] if wanted.ndim == 0 else np.column_stack(found)
+        for p in probabilities:
+            if not 0 < p < 1:
+                raise ValueError(f"a probability must lie between 0 and 1, not {p:g}")
+            if not low - ROUNDING <= p <= high + ROUNDING:
+                raise ValueError(
+                    f"a quantile of {p:g} needs more calibration bags (groups) than {round(self.shares.sum())}; with "
+                    f"these, ask for probabilities from {low:.3g} to {high:.3g}"
+                )
+        columns = [self._quantile(p) for p in probabilities]
+        return columns[0] if np.ndim(probability) == 0 else np.column_stack(columns)
 
-    def _one(self, p: float) -> np.ndarray:
+    def _quantile(self, p: float) -> np.ndarray:
         sign, level = (1.0, p) if p >= 0.5 else (-1.0, 1.0 - p)
         scores = SortedScores(sign * self.scores, self.fold, self.shares)
         step = max(1, VALUES_AT_ONCE // scores.values_per_bag)
         parts = (slice(start, start + step) for start in range(0, len(self), step))
-        found = [scores.quantile(self.scale[:, at].T, sign * self.centre[:, at].T, level) for at in parts]
-        return sign * np.concatenate(found) if found else np.empty(0)
+        quantiles = [scores.quantile(self.scale[:, at].T, sign * self.centre[:, at].T, level) for at in parts]
+        return sign * np.concatenate(quantiles) if quantiles else np.empty(0)
 
     def cdf(self, y) -> np.ndarray:
         """Return the probability of a target below y per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""
-        found = [
-            (self.shares * ((values < t) + 0.5 * (values == t))).sum(axis=1) + 0.5 for values, t in self._values(y)
-        ]
-        return np.concatenate(found) / (self.shares.sum() + 1.0)
+        parts = [(self.shares * ((values < t) + 0.5 * (values == t))).sum(axis=1) for values, t in self._values(y)]
+        return (np.concatenate(parts) + 0.5) / (self.shares.sum() + 1.0)
 
     def crps(self, y) -> np.ndarray:
         r"""Return the continuous ranked probability score per bag, E\|C - y\| - E\|C - C'\| / 2, C one of the values.
 
-        In the unit of the target; for a distribution that is one point it is the absolute error. The mass at no known
-        place is left out.
+        In the unit of the target; for a distribution that is one point it is the absolute error. The mass whose place
+        is not known is left out.
         """
-        found, weights = [], self.shares / self.shares.sum()
+        parts, weights = [], self.shares / self.shares.sum()
         for values, t in self._values(y):
             order = np.argsort(values, axis=1, kind="stable")
             ordered, w = np.take_along_axis(values, order, axis=1), weights[order]
             below = np.cumsum(w, axis=1) - w / 2  # half the mean distance of two draws, by ranks
-            found.append((w * np.abs(ordered - t)).sum(axis=1) - (w * (2 * below - 1) * ordered).sum(axis=1))
-        return np.concatenate(found)
+            parts.append((w * np.abs(ordered - t)).sum(axis=1) - (w * (2 * below - 1) * ordered).sum(axis=1))
+        return np.concatenate(parts)
 
     def values(self) -> np.ndarray:
         """Return all values C in increasing order, (bags, calibration bags)."""

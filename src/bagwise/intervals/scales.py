@@ -1,9 +1,8 @@
 """The scale and the quantiles of a bag's error.
 
-`BagScale` is a scale from the size and spread of the bag; others are the method's standard deviation, or one for all.
-`BagQuantiles` gives quantiles of the error, given size, spread, prediction and feature means: for the scores of
-conformalised quantile regression what a scale is for absolute ones. Every fold has a model of its own, fitted without
-the bags of that fold.
+`BagScale` is a scale from the size and spread of the bag; others are the method's standard deviation, or a constant.
+`BagQuantiles` gives quantiles of the error from size, spread, prediction and feature means, for the scores of
+conformalised quantile regression. Each fold has a model of its own, fitted without the bags of that fold.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ SMALLEST_SCALE = 0.1  # of the mean scale: no interval shrinks to nothing
 
 
 class BagScale(BaseEstimator):
-    r"""The scale of a bag's error: between that of a bag of one instance and that of an endless one.
+    r"""The scale of a bag's error: between that of a bag of one instance and that of an infinite bag.
 
     .. math:: s = (a + c\,v)\,u + (b + d\,v)\,(1 - u), \qquad u = 1 / \sqrt{\text{size}},
 
     with a, b, c, d not negative and v the within-bag spread: the root of the mean, over the features, of the variance
-    inside the bag, in units of the variance of all instances. A bag's own sum of squares is completed by one instance
-    of the usual spread, so that v of a bag of one is the usual and v of a large bag its own. The error of a mean over n
-    instances falls with :math:`1/\sqrt n` down to what no size removes, and so does s; where larger bags are harder,
-    b > a expresses it. s is bounded whatever the size of a new bag.
+    inside the bag, in units of the variance of all instances. One instance of the usual spread is added to the sum of
+    squares of a bag, so that v of a bag of one is the usual spread and v of a large bag its own. The error of a mean
+    over n instances falls with :math:`1/\sqrt n` to a limit, and so does s; b > a if larger bags are harder. s is
+    bounded whatever the size of a new bag.
 
     The coefficients are those of non-negative least squares of the absolute residuals, every bag divided by its own
     scale (a few rounds of reweighting). Below a tenth of its mean over the training bags the scale is cut off. A value
@@ -67,7 +66,7 @@ class BagScale(BaseEstimator):
         self.spread = spread
 
     def fit(self, bags, residuals) -> BagScale:
-        """Fit to the residuals of bags by models that had not seen them."""
+        """Fit to held-out residuals of bags."""
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
         error = np.abs(np.asarray(residuals, dtype=np.float64))
         sizes = bags.effective_sizes()
@@ -110,12 +109,12 @@ class BagScale(BaseEstimator):
 
 def _moments(instances: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance of each feature over its known values; a feature without any has variance 0."""
-    known = ~np.isnan(instances)
+    counted = ~np.isnan(instances)
     if weights is not None:
-        known &= weights[:, None] > 0
-    count = np.maximum(known.sum(axis=0), 1)
-    mean = np.where(known, instances, 0.0).sum(axis=0, dtype=np.float64) / count
-    return mean, (np.where(known, instances - mean, 0.0) ** 2).sum(axis=0) / count
+        counted &= weights[:, None] > 0
+    n = np.maximum(counted.sum(axis=0), 1)
+    mean = np.where(counted, instances, 0.0).sum(axis=0, dtype=np.float64) / n
+    return mean, (np.where(counted, instances - mean, 0.0) ** 2).sum(axis=0) / n
 
 
 def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,9 +132,15 @@ INNER_FOLDS = 5  # of the training part of a split
 SMALLEST = 1e-3  # of the median standard deviation
 
 
+def held_out_scale(scale, bags: Bags, fold: np.ndarray) -> np.ndarray:
+    """Return the scale of each training bag by the model fitted without its fold."""
+    scales = scale.predict_folds(bags)
+    return scales[fold % len(scales), np.arange(len(bags))]
+
+
 @dataclass(frozen=True)
 class Constant:
-    """Every bag alike."""
+    """The scale 1 for all bags."""
 
     def predict_folds(self, bags: Bags) -> np.ndarray:
         return np.ones((1, len(bags)))
@@ -232,15 +237,16 @@ class BagQuantiles(BaseEstimator):
         self.most_features = most_features
 
     def fit(self, bags, residuals, predictions) -> BagQuantiles:
-        """Fit to the residuals of bags, and the predictions, by models that had not seen them."""
+        """Fit to held-out residuals and held-out predictions of bags."""
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
         remember_columns(self, bags)
-        residuals, predictions = (np.asarray(one, dtype=np.float64) for one in (residuals, predictions))
+        residuals, predictions = (np.asarray(values, dtype=np.float64) for values in (residuals, predictions))
         if len(bags) > MOST_BAGS:
-            some = np.linspace(0, len(bags) - 1, MOST_BAGS).round().astype(int)
-            bags, residuals, predictions = bags[some], residuals[some], predictions[some]
+            rows = np.linspace(0, len(bags) - 1, MOST_BAGS).round().astype(int)
+            bags, residuals, predictions = bags[rows], residuals[rows], predictions[rows]
         self.mean_, self.variance_ = _moments(bags.instances, bags.weights)
-        rows, p = self._describe(bags, np.abs(residuals)), 1 + self.n_own_ + bags.n_features
+        rows = self._describe(bags, np.abs(residuals))
+        p = 1 + rows.shape[1] - len(self.chosen_) + bags.n_features
         columns = np.column_stack([predictions, rows])
         self.range_ = np.stack([columns.min(axis=0), columns.max(axis=0)])
         self.centre_, spread = columns.mean(axis=0), columns.std(axis=0)
@@ -252,10 +258,10 @@ class BagQuantiles(BaseEstimator):
         """Return both quantiles per bag, (bags, 2), or (models, bags, 2) for predictions (models, bags)."""
         bags = check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True)
         predictions = np.asarray(predictions, dtype=np.float64)
-        own = self._standardised(self._describe(bags), slice(1, None)) @ self.coef_[:, 1:].T + self.intercept_
-        # One column alone depends on the model that predicts.
+        quantiles = self._standardised(self._describe(bags), slice(1, None)) @ self.coef_[:, 1:].T + self.intercept_
+        # Only the first column depends on the model that predicts.
         steps = self._standardised(predictions[..., None], slice(0, 1)) * self.coef_[:, 0]
-        return np.sort(own + steps, axis=-1)
+        return np.sort(quantiles + steps, axis=-1)
 
     def _solve(self, columns: np.ndarray, residuals: np.ndarray, p: int) -> None:
         n, unit = len(residuals), float(np.abs(residuals).mean())
@@ -275,18 +281,17 @@ class BagQuantiles(BaseEstimator):
     def _describe(self, bags: Bags, errors: np.ndarray | None = None) -> np.ndarray:
         """Return 1/√size, spread, covariates and means of chosen features; ``errors`` choose them in a fit."""
         mean, variance = _within(bags, self.mean_, self.variance_)
-        own = [1.0 / np.sqrt(bags.effective_sizes()), np.sqrt(variance.mean(axis=1))]
+        columns = [1.0 / np.sqrt(bags.effective_sizes()), np.sqrt(variance.mean(axis=1))]
         if bags.covariates is not None:
-            known = np.asarray(bags.covariates, dtype=np.float64)
+            covariates = np.asarray(bags.covariates, dtype=np.float64)
             if errors is not None:
-                self.usual_ = np.array([one[~np.isnan(one)].mean() if (~np.isnan(one)).any() else 0 for one in known.T])
-            own += list(np.where(np.isnan(known), self.usual_, known).T)
+                self.usual_ = _moments(covariates, None)[0]
+            columns += list(np.where(np.isnan(covariates), self.usual_, covariates).T)
         if errors is not None:
-            self.n_own_ = len(own)
             gap = mean - mean.mean(axis=0)
             strength = np.abs(gap.T @ (errors - errors.mean())) / np.maximum(np.linalg.norm(gap, axis=0), 1e-300)
             self.chosen_ = np.sort(np.argsort(-strength, kind="stable")[: self.most_features])
-        return np.column_stack([*own, mean[:, self.chosen_]])
+        return np.column_stack([*columns, mean[:, self.chosen_]])
 
 
 @dataclass(frozen=True)
@@ -300,17 +305,17 @@ class FoldQuantiles:
         """Return bounds (folds, bags, 2) around the predictions (folds, bags) of the fold models."""
         bounds = np.empty((*centre.shape, 2))
         for j, model in enumerate(self.models):
-            mine = slice(j, None, len(self.models))
-            bounds[mine] = centre[mine][..., None] + model.predict(bags, centre[mine])
+            rows = slice(j, None, len(self.models))
+            bounds[rows] = centre[rows][..., None] + model.predict(bags, centre[rows])
         return bounds
 
     def held_out(self, bags: Bags, fold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
         """Return bounds (bags, 2) of training bags by the quantiles fitted without their fold."""
         bounds = np.empty((len(bags), 2))
         for j, model in enumerate(self.models):
-            mine = np.flatnonzero(fold % len(self.models) == j)
-            if len(mine):
-                bounds[mine] = predictions[mine, None] + model.predict(bags[mine], predictions[mine])
+            rows = np.flatnonzero(fold % len(self.models) == j)
+            if len(rows):
+                bounds[rows] = predictions[rows, None] + model.predict(bags[rows], predictions[rows])
         return bounds
 
     def middle_and_half(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -320,5 +325,5 @@ class FoldQuantiles:
 
 def fold_quantiles(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:
     """Return the quantiles of each fold, with the least width between them."""
-    width = float(np.median([np.ptp(one.predict(bags, held_out), axis=1) for one in fitted]))
+    width = float(np.median([np.ptp(model.predict(bags, held_out), axis=1) for model in fitted]))
     return FoldQuantiles(tuple(fitted), SMALLEST_WIDTH * width if width > 0 else 1.0)

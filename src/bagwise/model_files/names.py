@@ -33,10 +33,11 @@ PARTS_OF_METHODS = ("embeddings", "instances", "kernels", "regressors")
 # Module -> other classes. "Name=Class" stands for a class that has another name in files.
 _PLACES = {
     "auto.auto_regressor": "AutoRegressor",
-    "auto.cross_validation": "LearningCurve=Curve",
+    "auto.learning_curve": "LearningCurve=Curve",
     "auto.members": "MeanTarget",
-    "auto.preparation": "Components CovariateRouting=Routing MonotoneTarget ThinBags",
+    "auto.preparation": "Components ThinBags",
     "auto.screening": "ScreenedRidge",
+    "auto.target_transforms": "MonotoneTarget",
     "bags.folds": "BagKFold Folds Validation",
     "bags.checks": "TrainingProfile",
     "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant",

@@ -111,7 +111,8 @@ class Writer:
     def _object(self, value) -> dict:
         kind = type(value)
         if kind.__reduce__ is object.__reduce__ and kind.__reduce_ex__ is object.__reduce_ex__:
-            return self._named("ObjectNode", kind) | {"content": self.node(value.__getstate__())}
+            state = value.state_for_file() if hasattr(kind, "state_for_file") else value.__getstate__()
+            return self._named("ObjectNode", kind) | {"content": self.node(state)}
         is_tree = kind.__name__ == "Tree"
         node = self._named("TreeNode" if is_tree else CONSTRUCTOR, kind)  # or a loss; others are refused here
         make, arguments, *state = value.__reduce__()

@@ -15,6 +15,23 @@ from bagwise.bags.segments import segment_sum
 SLACK = 0.5  # how far predictions may lie outside the training targets, as a share of their range
 
 
+def tail_limits(y: np.ndarray) -> tuple[float, float]:
+    """Return the range of the targets, widened on each side by the length of its tail, and by half the range at most.
+
+    The length of a tail is the distance from the end of the range to the tenth of the targets nearest to it. So
+    predictions may exceed a long tail, and hardly an end at which many targets lie.
+
+    Examples
+    --------
+    >>> from bagwise.regressors.target_limits import tail_limits
+    >>> tail_limits(np.array([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 8.0]))
+    (0.0, 12.0)
+    """
+    low, tenth, last_tenth, high = np.quantile(y, [0.0, 0.1, 0.9, 1.0])
+    most = SLACK * (high - low)
+    return float(low - min(most, tenth - low)), float(high + min(most, high - last_tenth))
+
+
 class TargetLimits:
     """Mixin of regressors whose predictions stay within the range of the training targets, widened on each side.
 

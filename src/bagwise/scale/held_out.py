@@ -11,15 +11,16 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.auto import AutoRegressor
-from bagwise.auto.cross_validation import Clock, CrossValidation, Fold
+from bagwise.auto.cross_validation import CrossValidation, Fold
 from bagwise.auto.members import Member, count_folds, members_of
-from bagwise.auto.preparation import Routing
+from bagwise.auto.time_budget import TimeBudget
 from bagwise.bags.checks import compared, remember_range
+from bagwise.bags.folds import Folds
 from bagwise.bags.folds import count_folds as checked_folds
 from bagwise.bags.imputation import Imputation
 from bagwise.held_out import HeldOut
 from bagwise.intervals import Intervals
-from bagwise.intervals.calibration import Calibration, FoldModels, keeps_folds
+from bagwise.intervals.calibration import Calibration, FoldModels, fold_models, keeps_folds
 from bagwise.intervals.conformal import FEWEST, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
 from bagwise.scale.scan_fit import fit, unfitted
@@ -62,7 +63,7 @@ class ScanValidation(CrossValidation):
 
     data: TrainingData | None = None
 
-    def _run(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
+    def _run(self, tasks: list[tuple[Member, Fold, bool]], bags=None) -> list[HeldOut]:
         """Fit each (member, (bags to fit, bags to predict), first)."""
         assert self.data is not None
         return [fit_without(member.make(self.random_state), self.data, *fold) for member, fold, _ in tasks]
@@ -84,12 +85,10 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     data.remember(model, profile=True)
     if data.missing == "impute":
         model.imputation_ = fit_imputation(Imputation(), data)[0]  # members impute by themselves
-    model.routing_ = Routing(np.empty(0, dtype=np.int64))
     folds = count_folds(data.stand_in) if isinstance(model.folds, str) and model.folds == "auto" else model.folds
-    fold_ids = np.array([data.folds(folds, model.random_state + r) for r in range(model.repeats)])
-    clock, options = Clock(model.time_budget), dict[str, Any](metric=model.metric, data=data)
-    cv = ScanValidation(data.stand_in, data.y, fold_ids, data.weight, model.random_state, None, clock, **options)
-    model.fold_, model.range_ = cv.fold, cv.limits()
+    splits = [Folds(data.folds(folds, model.random_state + repeat)) for repeat in range(model.repeats)]
+    budget, options = TimeBudget(model.time_budget), dict[str, Any](metric=model.metric, data=data)
+    cv = ScanValidation(data.stand_in, data.y, splits, data.weight, model.random_state, None, budget, **options)
     trials = model._try(cv, members_of(model.members), _show_nothing)
     model._blend(trials, cv, _show_nothing)
     model.curve_, model.seconds_ = None, time.perf_counter() - started
@@ -132,7 +131,8 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
     else:
         fitted, shown = fit(method, data), _shown(data, np.ones(len(data), dtype=bool))
         if keeps_folds(fitted, data.stand_in) and intervals.scale != "std":
-            left_out, fold, held_out = fitted, np.asarray(fitted.fold_), np.asarray(fitted.held_out_)[shown]
+            left_out, fold = fold_models(fitted), np.asarray(fitted.fold_)
+            held_out = np.asarray(fitted.held_out_)[shown]
         else:
             models, held_out = [], np.empty(len(data))
             for k in range(int(fold.max()) + 1):

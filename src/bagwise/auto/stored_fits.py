@@ -8,6 +8,7 @@ import numpy as np
 
 from bagwise.auto.members import Member
 from bagwise.bags import Bags
+from bagwise.held_out import HeldOut
 from bagwise.model_files.fingerprint import describe, digest, of_data, of_library
 from bagwise.model_files.model_file import load_model, save_model
 from bagwise.model_files.store import Store
@@ -15,11 +16,11 @@ from bagwise.model_files.store import Store
 MODEL = ".bagwise"
 
 
-class KeptFits:
+class StoredFits:
     """Model files of members and folds with their held-out predictions, in the store of a work folder.
 
     The key of a fit is the hash of all it depends on: data, versions, the unfitted estimator with its parameters, and
-    the held-out bags. A model that no model file can hold (an estimator of the user's own) is not stored.
+    the fold. A model that no model file can hold (an estimator of the user's own) is not stored.
 
     Parameters
     ----------
@@ -34,16 +35,16 @@ class KeptFits:
         about = f"{str(bags).removeprefix('Bags: ')} (hash {self.data[:8]})"
         self.store = Store.of_work(path, "fit of auto", library=self.library, data={"data": about}, noun="fit")
 
-    def key(self, member: Member, held_out: np.ndarray, first: bool = False) -> str:
-        """Return the key of the fit of a member without the held-out bags; ``first`` as in `fit_member`."""
+    def key(self, member: Member, fold: np.ndarray, first: bool = False) -> str:
+        """Return the key of the fit of a member for a fold (masks of its bags); ``first`` as in `fit_member`."""
         make = member.make_first if first and member.make_first is not None else member.make
-        return digest(self.data, self.library, describe(make(self.random_state)), held_out, self.random_state)
+        return digest(self.data, self.library, describe(make(self.random_state)), fold, self.random_state)
 
-    def has(self, key: str) -> bool:
+    def __contains__(self, key: str) -> bool:
         return key in self.store
 
-    def read_fit(self, key: str) -> tuple | None:
-        """Return model, held-out predictions, seconds of fit and prediction, and seconds on the clock of `auto`.
+    def read_fit(self, key: str) -> tuple[HeldOut, float] | None:
+        """Return the fit and the seconds on the clock of `auto` when it was finished.
 
         None if there is no such fit, or (with a warning) if its files are damaged.
         """
@@ -52,18 +53,15 @@ class KeptFits:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             model = load_model(self.store.file(key, MODEL))
-        seconds = result["fit_seconds"], result["predict_seconds"], result["elapsed"]
-        return model, np.array(result["predictions"], dtype=np.float64), *seconds
+        predictions = np.array(result["predictions"], dtype=np.float64)
+        return HeldOut(model, predictions, result["fit_seconds"], result["predict_seconds"]), result["elapsed"]
 
-    def write_fit(self, key: str, fit: tuple, elapsed: float) -> None:
+    def write_fit(self, key: str, fit: HeldOut, elapsed: float) -> None:
         """Store a fit with its model."""
         model, predictions, fit_seconds, predict_seconds = fit
         seconds = {"fit_seconds": fit_seconds, "predict_seconds": predict_seconds, "elapsed": elapsed}
+        content = {"predictions": predictions.tolist(), **seconds}
         try:
-            self.store.write(
-                key,
-                {"predictions": predictions.tolist(), **seconds},
-                files={MODEL: lambda path: save_model(model, path)},
-            )
+            self.store.write(key, content, files={MODEL: lambda path: save_model(model, path)})
         except ValueError:  # an estimator of the user's own, which is fitted again
             return

@@ -1,0 +1,81 @@
+"""The error of a member with half the bags and with half the instances: whether more data would probably help."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bagwise.auto.cross_validation import CrossValidation
+from bagwise.auto.members import Member
+from bagwise.auto.preparation import thin
+from bagwise.bags import Bags, bag_folds
+from bagwise.held_out import assemble
+from bagwise.metrics import get_metric, squared
+
+FEWEST_BAGS = 40
+COSTLY_FOLDS = 2  # that are fitted again for a costly member
+SMALL = 0.05  # a rise of the error below which more of the same hardly helps
+NOUNS = {"bags": "bags", "instances": "instances per bag"}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """By how much the error of a member rises, as a share of its error, with half the bags and half the instances."""
+
+    member: str
+    rise: dict[str, float]
+    se: dict[str, float]
+
+    def sentences(self) -> str:
+        """Return one sentence per curve. A change within two standard errors is called noise.
+
+        Examples
+        --------
+        >>> Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}).sentences()
+        'More bags would probably help: with half of them the error of aggregated changed by +20 % (± 4 %).'
+        """
+        return " ".join(self._sentence(NOUNS[part], self.rise[part], self.se[part]) for part in self.rise)
+
+    def _sentence(self, noun: str, rise: float, se: float) -> str:
+        shown = round(rise, 2) + 0.0  # no -0 %
+        measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})"
+        measured = measured.replace("%", " %")
+        if rise > 2 * se:
+            return f"More {noun} would probably help: {measured}."
+        if rise + 2 * se < SMALL:
+            return f"More {noun} would hardly help: {measured}."
+        return f"Inconclusive: the effect of more {noun} is within noise; {measured}."
+
+
+def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
+    """Return the learning curve of a member from its held-out predictions; None for too few bags.
+
+    Half of the bags are drawn by a hash of their ids, groups or not. A costly member is fitted again without two of the
+    folds: a hint is not worth twice its time.
+    """
+    if len(cv.bags) < FEWEST_BAGS:
+        return None
+    n_folds = min(cv.n_folds, COSTLY_FOLDS) if member.costly else cv.n_folds
+    half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
+    halved = {"bags": _cross_fit(cv, member, cv.bags, half, n_folds)}
+    if np.median(cv.bags.sizes) >= 2:
+        thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
+        halved["instances"] = _cross_fit(cv, member, thinned, np.ones(len(half), dtype=bool), n_folds)
+    compared = (cv.fold < n_folds)[cv.scored]
+    loss, metric = cv.loss(held_out)[compared], get_metric(cv.metric)
+    level = max(float(loss.mean()), np.finfo(float).tiny)
+    rise, se = {}, {}
+    for part, predictions in halved.items():
+        worse = cv.loss(predictions)[compared] - loss
+        ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
+        # d√m / √m = dm / 2m
+        rise[part] = float(metric.in_unit(ratio) - 1.0)
+        se[part] = float(error / (2 if metric.bag_loss is squared else 1))
+    return Curve(member.name, rise, se)
+
+
+def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, half: np.ndarray, n_folds: int) -> np.ndarray:
+    """Predict the bags in the first folds by models of half of the bags outside; NaN for the others."""
+    folds = [(half & train, test) for train, test in (cv.fold_masks(0, k) for k in range(n_folds))]
+    return assemble(cv._run([(member, fold, False) for fold in folds], bags), folds, len(cv.y))
