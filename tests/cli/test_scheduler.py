@@ -35,7 +35,7 @@ def said(client, *arguments) -> list[dict]:
         after = run(*arguments, "--out", there, "--scheduler", client.scheduler_info()["address"])
     assert before.exit_code == after.exit_code == 0, (before.output, after.output)
     # the cells of an evaluation, or the tasks of joblib
-    assert any(task["key"].startswith(("run_cell", "_call")) for task in stream.data)
+    assert any(task["key"].startswith(("run_cell", "_jobs")) for task in stream.data)
     return [json.loads(result.stdout) for result in (before, after)]
 
 
