@@ -203,9 +203,9 @@ ROWS = [row_of(MEAN), row_of("instance-kme-MIR (INV)", selection="paper (optimis
 
 
 def test_columns_show_the_spread_and_the_difference_in_standard_errors():
-    columns = verb._columns(ROWS)
+    columns = table1._text_columns(ROWS)
     assert columns["paper"] == ["62.45 ± 1.54 (+137.4)", "* 62.45 ± 1.54 (+137.4)"]
-    assert columns["cells failed"] == ["0", "3"] and "cells failed" not in verb._columns(ROWS[:1])
+    assert columns["cells failed"] == ["0", "3"] and "cells failed" not in table1._text_columns(ROWS[:1])
 
 
 def test_a_pipe_has_no_width(folder, quick, monkeypatch):
@@ -214,7 +214,7 @@ def test_a_pipe_has_no_width(folder, quick, monkeypatch):
     result, _ = typed(folder)
     (line,) = [line for line in result.stdout.splitlines() if line.startswith(MEAN)]
     assert line.count("±") == 3 and line.rstrip().endswith(")")
-    assert verb.NOTE in result.stdout
+    assert table1.NOTE in result.stdout
 
 
 def test_only_what_was_chosen_on_the_scoring_folds_is_called_optimistic(folder, monkeypatch):
@@ -223,11 +223,13 @@ def test_only_what_was_chosen_on_the_scoring_folds_is_called_optimistic(folder, 
     write_aerosol(folder, "MISR1", n_bags=12, instances=10)
     more = ("--row", "instance-MIR (median)", "--inner-folds", 2)
     plain, _ = typed(folder, *more)
-    assert plain.exit_code == 0 and "optimistic" not in plain.stdout and "*" not in plain.stdout.replace(verb.NOTE, "")
+    assert (
+        plain.exit_code == 0 and "optimistic" not in plain.stdout and "*" not in plain.stdout.replace(table1.NOTE, "")
+    )
     result, _ = typed(folder, "--row", "instance-kme-MIR (RBF)", *more)
     assert [line.split()[0] for line in result.stdout.splitlines() if " * " in line and "±" in line] == [
         "instance-kme-MIR"
     ]
-    assert verb.OPTIMISTIC in result.stdout
+    assert table1.OPTIMISTIC in result.stdout
     found = {row["row"]: row["selection"] for row in json.loads(typed(folder, *more, "--json")[0].stdout)}
     assert found == {MEAN: "none", "instance-MIR (median)": "none"}

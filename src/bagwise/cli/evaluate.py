@@ -89,19 +89,14 @@ def evaluate(
                     target,
                     method,
                     repeats=repeats,
-                    folds=o.number_of_folds(folds),
                     selection=selection,
                     tune=tune,
-                    metric=metric,
                     by=None if by is None else {by: part.groups if by == groups else part_labels["label"]},
                     out=folder,
-                    n_jobs=n_jobs,
-                    device=device,
-                    random_state=seed,
                     name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
                     origin=origin | {"options": options},
                     progress=progress,
-                    retry_failed=retry_failed,
+                    **o.run_keywords(context),
                 )
             verdicts[folder] = best_verdict(runs[folder], part, target)
     if as_json:
@@ -230,17 +225,12 @@ def learning_curve(
                 over=over,
                 sizes=size or None,
                 repeats=repeats,
-                folds=o.number_of_folds(folds),
-                metric=metric,
                 level=level,
                 out=out,
-                n_jobs=n_jobs,
-                device=device,
-                random_state=seed,
                 name=o.stem(table),
                 origin=o.origin(context, table, columns),
                 progress=progress,
-                retry_failed=retry_failed,
+                **o.run_keywords(context),
             )
     if as_json:
         share, low, high = curve.gain(times)

@@ -239,6 +239,13 @@ def number_of_folds(folds: str | None) -> int | str:
     return 5 if folds is None else int(folds) if folds.isdecimal() else folds
 
 
+def run_keywords(context: typer.Context) -> dict:
+    """Return the options that `bagwise.evaluate` and `bagwise.learning_curve` share, as their keywords."""
+    options = context.params
+    shared = {name: options[name] for name in ("metric", "n_jobs", "device", "retry_failed")}
+    return shared | {"folds": number_of_folds(options["folds"]), "random_state": options["seed"]}
+
+
 def reading_a_table(command=None, *, options=COLUMNS):
     """Add the options of how a table is read to a command; `columns` returns those that were given."""
     if command is None:

@@ -38,7 +38,7 @@ def reproduce(
 
     Example: bagwise reproduce ~/mir-data --data MISR1 --repeats 2
     """
-    from bagwise.cli.console import exit_if_failed, interruptible, messages_of
+    from bagwise.cli.console import exit_if_failed, interruptible, messages_of, print_text
     from bagwise.evaluation import table1
     from bagwise.io.table_output import from_rows, to_rows, write_table
 
@@ -60,7 +60,7 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(to_rows(from_rows(rows)), indent=1))
     else:
-        _print(rows)
+        print_text(table1.table_text(rows))
         messages.show(f"Wrote {out / 'table1.csv'}")
     if unread:
         messages.error(f"not run: {', '.join(unread)}; the reason is given above")
@@ -113,43 +113,6 @@ def _check_names(names: list[str], data_sets) -> list[str]:
     if unknown:
         raise ValueError(f"there is no data set {unknown[0]!r} in Table 1. The data sets are {', '.join(data_sets)}.")
     return list(dict.fromkeys(names))
-
-
-OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as published."
-NOTE = """nested: chosen by leave-one-bag-out inside the training bags. Without a * nothing is chosen, and all are one.
-clipped: the same, instance predictions outside the range of training counted as its end. The paper does not do that.
-± is the standard error over repeats; in brackets, how many of them ours is above the published number.
-EM-MIR and attention-MIR were copied by the paper from other papers, with other folds."""
-
-
-def _print(rows: list[dict]) -> None:
-    from bagwise.cli.console import print_text
-    from bagwise.io.table_output import as_text
-
-    for name in dict.fromkeys(row["data"] for row in rows):
-        unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
-        print_text(f"{name}, {unit}\n{as_text(_columns([row for row in rows if row['data'] == name]))}\n")
-    print_text(f"{OPTIMISTIC}\n{NOTE}" if any(map(_is_optimistic, rows)) else NOTE)
-
-
-def _columns(rows: list[dict]) -> dict[str, list[str]]:
-    columns = {"row": [row["row"] for row in rows], "published": [f"{row['published']:.2f}" for row in rows]}
-    columns["paper"] = [("* " if _is_optimistic(row) else "") + _ours(row, "paper") for row in rows]
-    columns |= {protocol: [_ours(row, protocol) for row in rows] for protocol in ("nested", "clipped")}
-    failed = {"cells failed": [str(row["failed"]) for row in rows]}
-    return columns | (failed if any(row["failed"] for row in rows) else {})
-
-
-def _is_optimistic(row: dict) -> bool:
-    return row["selection"] != "none"
-
-
-def _ours(row: dict, protocol: str) -> str:
-    value, error, gap = (row[f"{protocol}{end}"] for end in ("", "_se", "_gap_in_se"))
-    if value != value:
-        return "-"
-    spread = "" if error != error else f" ± {error:.2f}"  # of several repeats
-    return f"{value:.2f}{spread}" + ("" if gap != gap else f" ({gap:+.1f})")
 
 
 VERBS = (reproduce,)

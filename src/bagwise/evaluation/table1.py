@@ -27,6 +27,7 @@ from bagwise.io import load
 from bagwise.io.columns import Roles
 from bagwise.io.load import gather
 from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
+from bagwise.io.table_output import as_text
 from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import CATALOGUE, method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
@@ -339,3 +340,39 @@ def _other(label: str) -> Entry:
     preset = "paper" if "paper" in CATALOGUE[_OTHERS[label]].presets else None
     (entry,) = as_entries(f"{_OTHERS[label]}:{preset}" if preset else _OTHERS[label], tune=False)
     return Entry(label, entry.make)
+
+
+# As text --------------------------------------------------------------------------------------------------------------
+
+OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as published."
+NOTE = """nested: settings chosen by leave-one-bag-out inside the training bags. Without a *, there is one setting.
+clipped: as nested, with instance predictions limited to the range of the training targets, which the paper does not do.
+± is the standard error over repeats; in brackets, the difference from the published number in standard errors.
+EM-MIR and attention-MIR: the paper copied these numbers from other papers, which used other folds."""
+
+
+def table_text(rows: list[dict]) -> str:
+    """Return the rows of all data sets beside the published numbers, as text for a terminal."""
+    parts = []
+    for name in dict.fromkeys(row["data"] for row in rows):
+        unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
+        columns = _text_columns([row for row in rows if row["data"] == name])
+        parts.append(f"{name}, {unit}\n{as_text(columns)}\n")
+    has_optimistic = any(row["selection"] != "none" for row in rows)
+    return "\n".join([*parts, *([OPTIMISTIC] if has_optimistic else []), NOTE])
+
+
+def _text_columns(rows: list[dict]) -> dict[str, list[str]]:
+    columns = {"row": [row["row"] for row in rows], "published": [f"{row['published']:.2f}" for row in rows]}
+    columns["paper"] = [("" if row["selection"] == "none" else "* ") + _cell_text(row, "paper") for row in rows]
+    columns |= {protocol: [_cell_text(row, protocol) for row in rows] for protocol in ("nested", "clipped")}
+    failed = {"cells failed": [str(row["failed"]) for row in rows]}
+    return columns | (failed if any(row["failed"] for row in rows) else {})
+
+
+def _cell_text(row: dict, protocol: str) -> str:
+    """Return an error, its standard error (of several repeats) and the difference from the published number."""
+    value, error, gap = (row[f"{protocol}{end}"] for end in ("", "_se", "_gap_in_se"))
+    if value != value:
+        return "-"
+    return f"{value:.2f}" + ("" if error != error else f" ± {error:.2f}") + ("" if gap != gap else f" ({gap:+.1f})")
