@@ -1,21 +1,5 @@
 """For tests: contract checks for bag estimators, a collection of awkward bags, naive references."""
 
-from bagwise.testing.contract_checks import (
-    bag_estimator_checks,
-    check_bag_estimator,
-    kernel_ridge,
-    left_out_residuals,
-    mean_gram,
-    parametrize_with_checks,
-    zoo,
-)
+from bagwise.first_use import attach_stub
 
-__all__ = [
-    "bag_estimator_checks",
-    "check_bag_estimator",
-    "kernel_ridge",
-    "left_out_residuals",
-    "mean_gram",
-    "parametrize_with_checks",
-    "zoo",
-]
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)
