@@ -8,6 +8,7 @@ from bagwise.auto import AutoRegressor, screening
 from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Menu, members_of, plan
 from bagwise.auto.screening import ScreenedRidge
+from bagwise.auto.target_transforms import transformed
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
 from bagwise.regressors import EmbeddingRidge
@@ -23,13 +24,12 @@ def shifted_years(n=48, years=6):
     return bw.from_arrays(bags, groups=year.tolist()), signal + 0.3 * shift[year, 0]
 
 
-def plain_loop(make, bags, y, fold, weight=None):
+def plain_loop(make, bags, y, fold):
     """Fit without each fold and predict it, within the limits of the training targets."""
     out = np.empty(len(y))
     for k in range(fold.max() + 1):
         train = fold != k
-        weights = {} if weight is None else {"sample_weight": weight[train]}
-        predictions = make().fit(bags[train], y[train], **weights).predict(bags[~train])
+        predictions = make().fit(bags[train], y[train]).predict(bags[~train])
         out[~train] = np.clip(predictions, *tail_limits(y[train]))
     return out
 
@@ -57,27 +57,40 @@ def test_errors_of_the_leaderboard_are_those_of_a_plain_loop():
         assert error == pytest.approx(np.sqrt(np.mean((held_out - Y) ** 2)), rel=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["plain", "missing values", "constant column"])
-def test_features_of_a_fold_do_not_reach_its_model(kind):
-    """Whatever the held-out bags look like, the model without them is the same."""
-    bags, fold = BAGS, bw.bags.bag_folds(BAGS, 3, random_state=0)
-    instances = bags.instances.copy()
-    other = np.where(bags.expand(fold == 0)[:, None], 50 * instances**2, instances)
+LANDMARKS = bw.method("input-kme").set_params(head__embedding__landmarks=12)
+KINDS = {
+    "plain": [*plan(BAGS, "quick")[1:], *members_of([("landmarks", LANDMARKS), "instance-kme"])[1:]],
+    "transform": [transformed(member, "asinh") for member in plan(BAGS, "quick")[1:]],
+    "missing values": plan(BAGS, "quick")[1:],
+    "constant column": plan(BAGS, "quick")[1:],
+    "covariates": plan(BAGS, "quick")[1:],
+    "weights": plan(BAGS, "quick")[1:],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "member"), [pytest.param(k, m, id=f"{k} {m.name}") for k, members in KINDS.items() for m in members]
+)
+def test_held_out_bags_do_not_reach_the_model(kind, member):
+    """The model of fold 0 is the same whatever the features and targets of the bags in fold 0."""
+    fold = bw.bags.bag_folds(BAGS, 3, random_state=0)
+    held_out = BAGS.expand(fold == 0)
+    instances, missing = BAGS.instances.copy(), "refuse"
+    if kind == "constant column":
+        instances = np.column_stack([instances, BAGS.expand(np.arange(len(BAGS)) % 5)])
     if kind == "missing values":
-        instances[::7, 0] = other[::5, 0] = np.nan
-        other[bags.expand(fold != 0)] = instances[bags.expand(fold != 0)]
-    if kind == "constant column":  # in all bags, and in all but the held-out ones
-        column = bags.expand(np.arange(len(bags)) % 5)[:, None]
-        random = np.random.default_rng(0).normal(size=column.shape)
-        instances = np.hstack([instances, column])
-        other = np.hstack([other, np.where(bags.expand(fold == 0)[:, None], random, column)])
-    missing = "impute" if kind == "missing values" else "refuse"
-    tables = [compared(bw.Bags(X, bags.offsets, groups=bags.groups, missing=missing)) for X in (instances, other)]
-    new = tables[0][fold == 1]
-    for member in members_of(["aggregated", "statistics:linear", "statistics:forest"]):
-        trials = [CrossValidation(table, Y, [Folds(fold)]).try_member(member) for table in tables]
-        assert [trial.why for trial in trials] == ["", ""]
-        np.testing.assert_array_equal(*(trial.models[0].predict(new) for trial in trials))
+        instances[::7, 0], missing = np.nan, "impute"
+    tables = []
+    for changed in (False, True):
+        X = np.where(held_out[:, None] & changed, 50 * instances**2 + BAGS.instances[:, :1], instances)
+        bags = bw.Bags(X, BAGS.offsets, groups=BAGS.groups, missing=missing)
+        if kind == "covariates":
+            bags = bags.with_covariates(np.where((fold == 0) & changed, 1e3, np.arange(len(Y)) % 7.0))
+        y, weight = np.where((fold == 0) & changed, 9.0 - Y, Y), np.where((fold == 0) & changed, 5.0, 1.0)
+        cv = CrossValidation(compared(bags), y, [Folds(fold)], weight if kind == "weights" else None)
+        tables.append((cv, cv._run([(member, cv.fold_masks(0, 0), False)])[0].model))
+    new = tables[0][0].bags[fold == 1]
+    np.testing.assert_array_equal(*(model.predict(new) for _, model in tables))
 
 
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
