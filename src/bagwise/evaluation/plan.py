@@ -280,7 +280,7 @@ def _scored(cell: Cell, bags: Bags, y: np.ndarray) -> dict:
     if cell.selection == "nested":
         how = {"metric": cell.metric, "random_state": cell.seed}
         settings = (choose_inside(cell.estimator, settings, bags[cell.train], y[cell.train], **how),)
-    held = fit_held_out(partial(fit_settings, cell.estimator, settings), bags, y, cell.train, cell.test)
+    held = fit_held_out(partial(fit_settings, cell.estimator, settings), cell.train, cell.test, bags, y)
     uncertainty = None
     if cell.selection == "nested":
         ((model, _),) = held.model.models
