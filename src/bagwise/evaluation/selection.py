@@ -179,7 +179,7 @@ def choose_inside(estimator, settings, bags: Bags, y: np.ndarray, *, metric: str
     if len(settings) == 1:
         return settings[0]
     judge, splits = get_metric(metric), list(inner_splits(bags, random_state))
-    (held_out,) = hold_out([partial(fit_settings, estimator, settings)], bags, y, splits)
+    held_out = hold_out([(partial(fit_settings, estimator, settings), *split) for split in splits], bags, y)
     folds = [(y[test], *zip(*held.predictions, strict=True)) for held, (_, test) in zip(held_out, splits, strict=True)]
     best = best_of([_loss_inside(judge, folds, number) for number in range(len(settings))])
     if best is None:
