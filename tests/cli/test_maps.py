@@ -96,7 +96,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
         ),
         ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),
         ("p.gpkg is a map, which --engine stream", ("--zones", fields, "--out", out, "--engine", "stream")),
-        ("fields.gpkg is what is read. Give the output another name", ("--zones", fields, "--out", fields)),
+        ("fields.gpkg is an input as well. Give the output another name", ("--zones", fields, "--out", fields)),
     ):
         refused("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments, words=match)
     for match, arguments in (

@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_named_first_and_the_others_run(folder, qu
     result, said = typed(folder, "--trust-pickle")
     name = message[:5]
     assert result.exit_code == 1 and said.endswith(f"not run: {name}; the reason is given above")
-    assert message in said.split("MODIS: Bags")[0]  # before the first cell
+    assert message in said.split("MODIS: 8 bags")[0]  # before the first cell
     assert not any(word in said for word in ("--missing", "variable=", "missing=", "leave target out"))
     assert "MODIS, 100 x RMSE" in result.stdout and written(folder) == ["MODIS"]
 

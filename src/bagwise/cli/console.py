@@ -114,6 +114,10 @@ class Messages:
         if not self.quiet:
             self.console.print(as_options(text), style=style, markup=False, soft_wrap=True)
 
+    def show_data(self, name: str, bags) -> None:
+        """Show the size of a data set: "pixels: 120 bags of 13 to 99 instances"."""
+        self.show(f"{name}: {str(bags).removeprefix('Bags: ')}.")
+
     def error(self, text: str) -> None:
         self.console.print(f"bagwise {self.verb}: {as_options(text)}", style="red", markup=False, soft_wrap=True)
 

@@ -81,10 +81,11 @@ def datasets(
         o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
         data, y = simulate(name, bags, random_state=seed)
         if out is None:
-            messages.show(f"{name}: {data}; targets {y.min():.3g} to {y.max():.3g}. Write it with --out FILE.csv")
+            messages.show_data(name, data)
+            messages.show(f"Targets: {y.min():.3g} to {y.max():.3g}. Write the table with --out FILE.csv")
             return
         write_bags(out, data, y)
-        messages.show(f"Wrote {out}: {data}.")
+        messages.show_data(f"Wrote {out}", data)
 
 
 def write_bags(out: Path, data, y) -> None:
@@ -165,7 +166,7 @@ def raster(
         columns = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_feature}
         columns |= {"weights": None if bags.weights is None else "area_fraction", "ignore": ["x", "y"]}
         options = [
-            part for name, value in columns.items() for one in as_list(value or ()) for part in (f"--{name}", one)
+            part for name, value in columns.items() for column in as_list(value or ()) for part in (f"--{name}", column)
         ]
         messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options]))
 
@@ -203,12 +204,12 @@ def arrays(
     with messages_of("arrays", quiet=quiet) as messages:
         o.refuse_outputs(out, inputs=[table] if table else [], endings=(".npz",))
         if out.resolve().parent == folder.resolve():
-            raise ValueError(f"{out.name} would be a bag of its own in {folder}; write it to another folder")
+            raise ValueError(f"{out.name} would be a bag of its own in {folder}. Write it to another folder.")
         roles = {"bag": bag, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
         with messages.spinner("reading arrays"):
             bags, y = bw.from_folder(folder, table, **roles, array=array, unmatched=unmatched, missing=missing)
             bw.save_npz(out, bags, y)
-        messages.show(f"Wrote {out}: {bags}{'' if y is None else ', with targets'}.")
+        messages.show_data(f"Wrote {out}", f"{bags}{'' if y is None else ', with targets'}")
 
 
 VERBS = (arrays, check, datasets, raster)

@@ -75,7 +75,7 @@ def evaluate(
         bags, y, labels_by_column = load_labels(o.sources(table), roles, **how)
         o.refuse_no_target(y)
         bags = o.declare_folds(bags, folds)
-        messages.show(f"{o.stem(table)}: {bags}.")
+        messages.show_data(o.stem(table), bags)
         # a report must load the same bags again
         ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
         origin = o.origin(context, table, columns | {"groups": groups, "ignore": ignored})
@@ -216,7 +216,7 @@ def learning_curve(
         bags, y = bw.load(o.sources(table), **columns)
         o.refuse_no_target(y)
         bags = o.declare_folds(bags, folds)
-        messages.show(f"{o.stem(table)}: {bags}.")
+        messages.show_data(o.stem(table), bags)
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
             curve = bw.learning_curve(
                 bags,

@@ -190,7 +190,7 @@ def load(tables: list[str], columns: dict, messages):
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
         bags, y = bw.load(source, **columns)
     o.refuse_no_target(y)
-    messages.show(f"{o.stem(tables)}: {bags}.")
+    messages.show_data(o.stem(tables), bags)
     if frame is not None and not messages.quiet:
         for finding in examine(frame, files=o.sources(tables), **columns).findings:
             if finding.level == "warning" or any(text in finding.text for text in ("not numeric", " a feature")):

@@ -55,7 +55,7 @@ def importance(
         how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
         bags, y = load_like_training(header, o.sources(table), how, how.pop("targets", None))
         o.refuse_no_target(y)
-        messages.show(f"{o.stem(table)}: {bags}.")
+        messages.show_data(o.stem(table), bags)
         options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
         options |= {"parts": list(part)} if part else {}
         options |= {"progress": None if messages.is_live else False}

@@ -329,7 +329,7 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
     inputs = {Path(path).resolve() for path in inputs}
     for k, path in enumerate(paths):
         if path.resolve() in inputs:
-            raise ValueError(f"{path} is what is read. Give the output another name.")
+            raise ValueError(f"{path} is an input as well. Give the output another name.")
         if path.resolve() in [other.resolve() for other in paths[:k]]:
             raise ValueError(f"Two outputs have the name {path}. Give each its own.")
         if endings and path.suffix.lower() not in endings:
@@ -424,5 +424,5 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
     if isinstance(columns.get("target"), list):
         raise ValueError("Several targets are fitted in memory only. Use --engine memory, or one --target at a time.")
     scan = bw.scan(sources(tables), **{name: columns[name] for name in SCANNED if name in columns}, where=where)
-    messages.show(f"{stem(tables)}: {scan}.")
+    messages.show_data(stem(tables), scan)
     return scan

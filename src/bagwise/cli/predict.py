@@ -81,7 +81,7 @@ def predict(
         if engine == "memory":
             o.refuse_where(where)
             bags, y = load_new_bags(header, table, how)
-            messages.show(f"{o.stem(table)}: {bags}.")
+            messages.show_data(o.stem(table), bags)
             with o.workers(scheduler):
                 predicted = predict_in_memory(fitted, bags, y, messages, context.params)
         else:

@@ -51,7 +51,7 @@ def reproduce(
         options = {"trust_pickle": trust_pickle, "invalid": invalid, "bags_of_100": bags_of_100}
         read, unread = _read_all(folder, data, messages, protocol, options)
         for name, (bags, y) in read.items():
-            messages.show(f"{name}: {bags}.")
+            messages.show_data(name, bags)
             with interruptible(messages, out), messages.evaluation_progress("rmse") as progress:
                 how |= {"out": out / name, "progress": progress}
                 runs.append(table1.run_rows(name, bags, y, rows=chosen, **protocol, **how))
