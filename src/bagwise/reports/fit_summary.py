@@ -30,7 +30,7 @@ def summarise_fit(model, name: str, bags, y: np.ndarray) -> dict:
     >>> bags, y = bw.testing.contract_checks.sample(30)
     >>> summary = summarise_fit(bw.Intervals("aggregated").fit(bags, y), "aggregated", bags, y)
     >>> summary["verdict"], sorted(summary["held_out"])
-    ('Use with care', ['mae', 'metric', 'r2', 'rmse', 'rmse_of_forest', 'rmse_of_mean'])
+    ('Worth using', ['mae', 'metric', 'r2', 'rmse', 'rmse_of_forest', 'rmse_of_mean'])
     """
     if y.ndim == 2:
         return _summarise_targets(model, name, bags, y)
