@@ -161,11 +161,12 @@ class Metric:
 
         The difference is that of `loss`, so a positive one is worse whatever the direction.
         """
-        values = [self(y, one, weight=weight) for one in (prediction, other)]
+        pair = prediction, other
+        values = [self(y, predicted, weight=weight) for predicted in pair]
         difference = float(self.loss(values[0]) - self.loss(values[1]))
         if self.per_bag is self.bag_loss:
             scale = np.ones(len(y)) if weight is None else weight
-            losses = [scale * self.bag_loss(y, one) for one in (prediction, other)]
+            losses = [scale * self.bag_loss(y, predicted) for predicted in pair]
             errors = np.array([losses[0].std(), (losses[0] - losses[1]).std()]) / np.sqrt(len(y))
             if self.root:  # d√m = dm / 2√m, between the two
                 errors = errors / (2 * values[0] or 1.0, sum(values) or 1.0)
@@ -173,8 +174,8 @@ class Metric:
         rng, draws = np.random.default_rng(0), []
         for _ in range(RESAMPLES):
             rows = rng.integers(len(y), size=len(y))
-            some = None if weight is None else weight[rows]
-            value, reference = (self(y[rows], one[rows], weight=some) for one in (prediction, other))
+            drawn_weight = None if weight is None else weight[rows]
+            value, reference = (self(y[rows], predicted[rows], weight=drawn_weight) for predicted in pair)
             draws.append((value, self.loss(value) - self.loss(reference)))
         spread = np.nanstd(draws, axis=0) if np.isfinite(draws).any() else np.full(2, np.nan)
         return values[0], float(spread[0]), difference, float(spread[1])
@@ -338,8 +339,8 @@ def best_of(losses) -> int | None:
     (2, None)
     """
     losses = np.asarray(losses, dtype=np.float64)
-    known = np.flatnonzero(~np.isnan(losses))  # nanargmin would take a NaN for as good as infinity
-    return int(known[np.argmin(losses[known])]) if len(known) else None
+    comparable = np.flatnonzero(~np.isnan(losses))  # nanargmin would take a NaN for as good as infinity
+    return int(comparable[np.argmin(losses[comparable])]) if len(comparable) else None
 
 
 def score(y, prediction, std=None, uncertainty=None) -> dict[str, float]:
@@ -348,8 +349,8 @@ def score(y, prediction, std=None, uncertainty=None) -> dict[str, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> found = score(np.array([0.0, 2.0]), np.array([1.0, 2.0]))
-    >>> {name: round(value, 3) for name, value in found.items() if not np.isnan(value)}
+    >>> scores = score(np.array([0.0, 2.0]), np.array([1.0, 2.0]))
+    >>> {name: round(value, 3) for name, value in scores.items() if not np.isnan(value)}
     {'rmse': 0.707, 'mae': 0.5, 'medae': 0.5, 'r2': 0.5, 'pearson': 1.0, 'spearman': 1.0, 'kendall': 1.0}
     """
     return {metric.name: metric(y, prediction, std, uncertainty) for metric in METRICS.values()}

@@ -304,9 +304,9 @@ class Results:
 
     def own_names(self) -> tuple[str, str]:
         """Return the names of bag id and target in the table of the data; "bag" and "target" by default."""
-        data, taken = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
-        bag = own_name(data.get("id_name"), "bag", taken)
-        return bag, own_name(data.get("target_name"), "target", [*taken, bag])
+        data, fixed = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
+        bag = own_name(data.get("id_name"), "bag", fixed)
+        return bag, own_name(data.get("target_name"), "target", [*fixed, bag])
 
     @data_frame
     def scores_by(self, labels=None):

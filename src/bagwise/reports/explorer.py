@@ -208,9 +208,9 @@ def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
     order = np.argsort(-np.abs(held.residual), kind="stable")
     if len(order) <= most:
         return order
-    worst, others = order[: 2 * most // 3], order[2 * most // 3 :]
-    drawn = np.random.default_rng(0).choice(len(others), most - len(worst), replace=False)
-    return np.concatenate([worst, others[np.sort(drawn)]])
+    n_worst = 2 * most // 3
+    drawn = np.random.default_rng(0).choice(np.arange(n_worst, len(order)), most - n_worst, replace=False)
+    return order[np.r_[:n_worst, np.sort(drawn)]]
 
 
 def explain_bags(model, bags: Bags) -> dict:
