@@ -5,7 +5,6 @@ from sklearn.cluster import KMeans
 
 from bagwise.embeddings import LandmarkMean
 from bagwise.embeddings.landmarks import k_means_centres
-from bagwise.kernels import Gaussian, InverseMultiquadric, MarginalPseudolikelihood
 from bagwise.testing import zoo
 
 PLACEMENTS = ("kmeans", "random", "quantiles")
@@ -60,13 +59,6 @@ def test_landmarks():
     one, two = (LandmarkMean(landmarks=9, placement="random", random_state=seed).fit(bags) for seed in (0, 1))
     assert not np.allclose(one.landmarks_, two.landmarks_)
     np.testing.assert_array_equal(clone(one).fit(bags).landmarks_, one.landmarks_)
-
-
-def test_any_kernel_and_any_rule():
-    bags = zoo(n_features=2)["ragged"]
-    for kernel in (InverseMultiquadric(2.0), Gaussian(MarginalPseudolikelihood())):
-        embedding = LandmarkMean(kernel, landmarks=5)
-        assert np.isfinite(embedding.fit_transform(bags)).all() and embedding.kernel_.bandwidth > 0
 
 
 def test_refusals():

@@ -4,10 +4,8 @@ from scipy.optimize import check_grad
 from scipy.stats import halfnorm, norm
 
 import bagwise as bw
-from bagwise.datasets import make_law
 from bagwise.embeddings import LandmarkMean
-from bagwise.regressors import EvidenceRidge, SampledShrinkage, Shrinkage
-from bagwise.regressors.bayesian.evidence_ridge import negative_log_likelihood
+from bagwise.regressors import SampledShrinkage, Shrinkage
 from bagwise.regressors.bayesian.sampled_shrinkage import Posterior, hamiltonian, split_rhat
 
 
@@ -40,15 +38,6 @@ def test_what_is_not_normal_is_drawn_too():
     )  # fmt: skip
     assert run.flat.var() == pytest.approx(np.pi**2 / 3, rel=0.1)
     assert np.mean(run.flat > np.log(9)) == pytest.approx(0.1, abs=0.015)
-
-
-def test_a_run_that_leaves_the_domain_is_refused():
-    def log_density(x):  # a density on x > 0 alone
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (np.log(x) - x).sum(axis=1), 1 / x - 1
-
-    run = hamiltonian(log_density, np.full(2, 3.0), np.eye(2), draws=1000)
-    assert (run.flat > 0).all() and run.flat.mean() == pytest.approx(2.0, rel=0.1)
 
 
 def logistic_regression(turn):
@@ -157,21 +146,3 @@ def test_refusals():
         SampledShrinkage(draws=3).fit(bags, y)
     with pytest.raises(ValueError, match="chains must be a whole number above zero, not 0"):
         SampledShrinkage(chains=0).fit(bags, y)
-
-
-def test_the_benchmark_of_law_in_small():
-    """A quarter of the bags have 5 instances: knowing it is worth a third of the error (in full: benchmarks/law.py)."""
-    data = make_law(23, s5=25, parts=["train", "test"])
-    (train, y), (test, targets) = ((bags[:300], y[:300]) for bags, y in data.values())
-    embedding = LandmarkMean(landmarks=30)
-    sampled = SampledShrinkage(Shrinkage(embedding, penalties=(100.0, 1.0)), warmup=150, draws=100).fit(train, y)
-    scores = {}
-    for name, model in (
-        ("blr", EvidenceRidge(embedding).fit(train, y)),
-        ("shrinkage", sampled.shrinkage_),
-        ("bdr", sampled),
-    ):
-        mean, std = model.predict(test, return_std=True)
-        scores[name] = np.mean((mean - targets) ** 2), negative_log_likelihood(targets, mean, std).mean()
-    for name in ("shrinkage", "bdr"):
-        assert scores[name][0] < 0.8 * scores["blr"][0] and scores[name][1] < scores["blr"][1] - 0.3

@@ -149,15 +149,6 @@ def test_what_bags_differ_by_is_told_from_their_noise():
     np.testing.assert_allclose(between_covariance(means, sizes, noise), truth, atol=0.25)
 
 
-def test_small_bags_are_shrunk_and_unsure():
-    model, bags, _ = fitted()
-    mean, variance = model.embed(bags)
-    raw = model.coordinates_(model.embedding_.transform(bags))
-    kept = np.abs(mean) / np.abs(raw)
-    assert (kept[bags.sizes == 2].mean(axis=0) < kept[bags.sizes == 60].mean(axis=0)).all()
-    assert (variance[bags.sizes == 2].mean(axis=0) > variance[bags.sizes == 60].mean(axis=0)).all()
-
-
 @pytest.mark.parametrize("prior", PRIORS)
 def test_it_beats_what_ignores_the_size_of_bags(prior):
     bags, y = spreads(500, noise=0.05)

@@ -156,19 +156,6 @@ def test_any_regressor():
     ).all()
 
 
-def test_only_what_weighs_is_fitted():
-    rows = []
-
-    class Spy(LinearRegression):
-        def fit(self, X, y, sample_weight=None):
-            rows.append((len(X), sample_weight))
-            return super().fit(X, y, sample_weight)
-
-    Reweighting(Spy(), weighting=Primary(restarts=0)).fit(BAGS, Y)
-    assert rows[0][0] == BAGS.n_instances and rows[0][1] is not None
-    assert all(n == 30 and weight is None for n, weight in rows[1:])
-
-
 def test_outliers_are_told_apart():
     """The order of the sets "Outlier2": instance-MIR is worst, pruning and em with the median are best."""
     errors = {}
