@@ -1,8 +1,5 @@
-import pickle
-
 import numpy as np
 import pytest
-from joblib import parallel_config
 from sklearn.exceptions import NotFittedError
 from tests.helpers.toy_members import Broken, Column, Counting, Memory, Unsound, Wild
 
@@ -87,24 +84,6 @@ def test_groups_reach_the_folds():
     assert apart.weights_["memory"] > 0.9 and apart.scores_["explained"] > 0.8
     assert together.weights_["memory"] < 0.1 and together.scores_["explained"] < 0.05
     assert all(len(set(together.fold_[group == g])) == 1 for g in range(60))
-
-
-def test_the_order_of_training_bags_does_not_matter():
-    bags, y = problem()
-    order = np.random.default_rng(0).permutation(len(bags))
-    model = AutoRegressor(TWO, folds=5).fit(bags, y)
-    turned = AutoRegressor(TWO, folds=5).fit(bags[order], y[order])
-    np.testing.assert_array_equal(turned.fold_, model.fold_[order])
-    np.testing.assert_allclose(turned.predict(bags), model.predict(bags))
-
-
-def test_n_jobs_changes_nothing():
-    bags, y = problem(40)
-    members = ["aggregated", "statistics:linear"]
-    with parallel_config(backend="threading"):  # processes take seconds to start; the contract checks use them
-        one, two = (AutoRegressor(members, folds=4, n_jobs=n).fit(bags, y) for n in (1, 2))
-    np.testing.assert_array_equal(one.predict(bags), two.predict(bags))
-    np.testing.assert_array_equal(one.held_out_, two.held_out_)
 
 
 def test_fold_models_are_those_without_the_fold():
@@ -206,13 +185,6 @@ def test_the_curve_sees_what_more_bags_bring():
     assert model.curve_.rise["bags"] > 2 * model.curve_.se["bags"]
     assert abs(model.curve_.rise["instances"]) < 0.05
     assert "More bags would probably help" in model.summary() and "hardly help" in model.curve_.sentences()
-
-
-def test_it_pickles_and_is_quiet(capsys):
-    bags, y = problem()
-    model = AutoRegressor(TWO, folds=5).fit(bags, y)
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(bags), model.predict(bags))
-    assert capsys.readouterr().out == ""
 
 
 def test_progress_is_shown_on_demand(capsys, monkeypatch):

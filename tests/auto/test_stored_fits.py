@@ -96,22 +96,6 @@ def test_other_data_and_other_versions_are_refused_by_name(data, tmp_path, monke
         AutoRegressor(["aggregated"], work=work).fit(bags, y)
 
 
-def test_a_folder_of_something_else_is_refused(data, tmp_path):
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(ValueError, match="holds other files, and not those of a fit of auto; give another folder"):
-        AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-    with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; finished work needs a folder"):
-        AutoRegressor(["aggregated"], work=tmp_path / "notes.txt").fit(*data)
-    with pytest.raises(NotADirectoryError, match=r"notes\.txt/w cannot be written \(Not a directory\); give a place"):
-        AutoRegressor(["aggregated"], work=tmp_path / "notes.txt" / "w").fit(*data)
-    assert (tmp_path / "notes.txt").read_text() == "mine" and len(list(tmp_path.iterdir())) == 1
-    (tmp_path / "other").mkdir()
-    record = {"work": "fit of a scan", "data": "", "about": "", "library": ""}
-    write_sealed(tmp_path / "other" / "work.json", record)
-    with pytest.raises(ValueError, match="other work: fit of a scan there, fit of auto here"):
-        AutoRegressor(["aggregated"], work=tmp_path / "other").fit(*data)
-
-
 def test_damaged_entries_are_named_and_run_again(data, plain, fits, tmp_path):
     bags, _ = data
     AutoRegressor(MEMBERS, work=tmp_path).fit(*data)
@@ -135,18 +119,6 @@ def test_damaged_entries_are_named_and_run_again(data, plain, fits, tmp_path):
     ):
         assert f"{file} {what}" in texts
     same(again, plain, bags)
-
-
-@pytest.mark.parametrize("name", ["work", "data", "about", "library", "digest"])
-def test_a_record_that_was_changed_is_named_and_written_again(data, fits, tmp_path, name):
-    AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-    file = tmp_path / "work.json"
-    whole = file.read_text()
-    file.write_text(json.dumps(json.loads(whole) | {name: "4@ bags"}))
-    fits.clear()
-    with pytest.warns(UserWarning, match=r"work\.json is damaged or cut short; it is written again"):
-        AutoRegressor(["aggregated"], work=tmp_path).fit(*data)
-    assert file.read_text() == whole and fits == []
 
 
 def test_a_larger_budget_tries_what_the_first_left_out(data, fits, tmp_path):

@@ -313,9 +313,6 @@ def gaussian_coverage(y, mean, std, levels=LEVELS) -> dict[float, float]:
     return {level: float(np.mean(distance <= norm.ppf(0.5 + level / 2) * std)) for level in levels}
 
 
-DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
-
-
 @dataclass(frozen=True)
 class PredictiveDistribution:
     r"""The distribution of the target of each new bag, returned by `Intervals.predict_distribution`.
