@@ -73,6 +73,20 @@ def test_auto_reads_a_column_of_the_bag():
     np.testing.assert_allclose(model.predict(bags), y, atol=0.1)
 
 
+def test_declared_imputation_is_kept_where_training_has_no_gap(tmp_path):
+    rng = np.random.default_rng(0)
+    instances, offsets = rng.normal(size=(200, 2)), np.arange(0, 201, 5)
+    bags = bw.Bags(instances, offsets, missing="impute")
+    y = np.array([bag[:, 0].mean() for bag in bags])
+    holed = instances.copy()
+    holed[3, 0] = np.nan
+    new = bw.Bags(holed, offsets, missing="impute")
+    for model in (AutoRegressor(["aggregated"], folds=3), bw.Intervals(AutoRegressor(["aggregated"], folds=3))):
+        bw.save_model(model.fit(bags, y), tmp_path / "m.bagwise")
+        for fitted in (model, bw.load_model(tmp_path / "m.bagwise")):
+            assert np.isfinite(fitted.predict(new)).all()
+
+
 def test_large_data_get_smaller_members():
     small, long, wide = (
         Menu(bags, instances, features, units=bags)

@@ -274,6 +274,24 @@ def test_a_budget_leaves_time_for_the_fit_to_all_bags():
     assert cv.try_member(member).why == "no time was left to see how long it takes"
 
 
+def test_more_bags_are_probed_where_few_leave_a_doubt():
+    """A forest takes a fifth of a second for 16 bags and for 1,000: 16 bags say that 20,000 take minutes."""
+    probed = []
+
+    def probe(positions):
+        probed.append(len(positions))
+        return 0.2
+
+    budget = TimeBudget(60.0)
+    seconds = budget.estimate(probe, np.arange(20_000), n_train=13_000, n_fits=4, reserve=0.0)
+    assert (
+        probed == [16, 128, 1024] and seconds == pytest.approx(4 * 0.2 * 13_000 / 1024) and budget.longest_probe == 0.2
+    )
+    probed.clear()
+    TimeBudget(5.0).estimate(probe, np.arange(20_000), n_train=13_000, n_fits=4, reserve=0.0)
+    assert probed == [16]  # a fit to 128 bags may take 1.6 s, more than a quarter of 5 s
+
+
 class Cubic(Column):
     """A column whose fit takes, by the clock it is given, the cube of the number of bags: a few bags tell little."""
 

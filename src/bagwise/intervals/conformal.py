@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 
 from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.checks import compared
-from bagwise.bags.folds import Folds, following, some_of, split_bags, units_of
+from bagwise.bags.folds import Folds, count_units, following, some_of, split_bags, units_of
 from bagwise.bags.shared_rows import check_separation
 from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
 from bagwise.intervals.order_statistics import (
@@ -505,7 +505,3 @@ def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:
 
 def units_noun(bags: Bags) -> str:
     return "bags" if bags.groups is None else "groups"
-
-
-def count_units(bags: Bags) -> int:
-    return int(units_of(bags).max()) + 1
