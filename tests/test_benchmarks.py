@@ -35,18 +35,21 @@ def test_the_page_of_the_league_says_where_auto_is_not_ahead(league, tmp_path, m
     monkeypatch.setattr(league, "PAGE", tmp_path / "league.md")
     monkeypatch.setattr(league, "PICTURE", tmp_path / "league.png")
     monkeypatch.setattr(league, "RESAMPLES", 100)
-    scale = {"Law": {"auto": 1, "DeepSets": 2}, "mean": {"auto": 1, "DeepSets": 0.5}}
+    scale = {"SMILES": {"auto": 1, "DeepSets": 2}, "mean": {"auto": 1, "DeepSets": 0.5}}
     errors, lines = np.random.default_rng(0).normal(size=40), ['{"cut']
     for name, row in scale.items():
         for method, factor in row.items():
             cell = {"problem": name, "method": method, "cpu": 1.0, "errors": [*(factor * errors)]}
             lines += [json.dumps(cell | {"split": split}) for split in range(2)]
-    lines.append(json.dumps({"problem": "mean", "split": 2, "method": "DeepSets", "error": "ValueError: too few bags"}))
+    failed = {"problem": "mean", "method": "DeepSets", "split": 1, "error": "ValueError: too few bags"}
+    beyond = {"problem": "mean", "method": "DeepSets", "split": 2, "errors": [9.0] * 40}
+    lines += [json.dumps(failed), json.dumps(beyond)]
     (tmp_path / "cells.jsonl").write_text("\n".join(lines))
-    league.write_page(tmp_path / "cells.jsonl")
+    league.write_page(tmp_path / "cells.jsonl", 2)
     page = (tmp_path / "league.md").read_text(encoding="utf-8")
-    assert "| DeepSets | 1.00 (0.50 to 2.00) | 1.5 (1.0 to 2.0) | 1 | 1 | 1 |" in page
-    assert "- mean: DeepSets -50.0 % (beyond noise)." in page and "- Law:" not in page
+    assert "| DeepSets | 1.00 (0.50 to 2.00) | 2.00 | 0.50 | 1.5 (1.0 to 2.0) | 1 | 1 | 1 |" in page
+    assert "- mean: DeepSets -50.0 % (beyond noise)." in page and "- SMILES:" not in page
+    assert "auto on split" not in page and "input-kme on split 1 of mean" in page
     assert (tmp_path / "league.png").exists()
 
 
