@@ -576,8 +576,8 @@ def write_page(path: Path, splits: int) -> str:
         for line in runs[-1:]
     ]
     parts = [
-        INTRODUCTION.format(problems=len(table), splits=splits), *measured, not_run(cells, splits), "", overall(summary),
-        "![Error against CPU seconds](pictures/league.png)\n",
+        INTRODUCTION.format(problems=len(table), splits=splits), *measured, not_run(cells, splits), "",
+        overall(summary), "![Error against CPU seconds](pictures/league.png)\n",
     ]  # fmt: skip
     parts += ["## Where auto is not ahead\n", "Methods with a lower error than `auto`:\n", not_ahead(table)]
     parts += ["## Each problem\n", *(section(name, texts[name].text, row) for name, row in table.items())]
