@@ -13,13 +13,14 @@ class MeanRegressor(BagScore, VotingRegressor):
 
     Parameters
     ----------
-    estimators : list of (name, bag regressor)
+    estimators : list of (str, bag regressor)
+        The regressors, by name.
     weights : list of float, optional
-        Their weights in the mean; by default they are equal.
+        Their weights in the mean; equal by default.
     n_jobs : int, optional
         How many are fitted at once.
-    verbose : bool, default False
-        Print the time that each fit takes.
+    verbose : bool, default=False
+        Whether to print the time that each fit takes.
 
     Examples
     --------

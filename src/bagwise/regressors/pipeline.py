@@ -263,14 +263,14 @@ class BagPipeline(FittedDisplay, Pipeline):
 
     Parameters
     ----------
-    steps : list of (name, estimator)
+    steps : list of (str, estimator)
         Stages, of which the first takes `Bags`, and the regressor at the end.
     transform_input : list of str, optional
         Arguments of ``fit`` that are transformed as the bags are, such as a validation set (scikit-learn's own).
-    memory : str or object with the joblib.Memory interface, optional
+    memory : str or joblib.Memory, optional
         Where fitted stages are cached.
-    verbose : bool
-        Print the time that each step takes.
+    verbose : bool, default=False
+        Whether to print the time that each step takes.
 
     Examples
     --------

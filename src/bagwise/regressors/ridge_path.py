@@ -194,6 +194,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         self.coef_, self.intercept_ = coefficients[best], intercepts[best]
 
     def predict(self, Z) -> np.ndarray:
+        """Return one prediction per row."""
         return _linear(self._checked(Z), self.coef_, self.intercept_)
 
     def predict_path(self, Z) -> np.ndarray:

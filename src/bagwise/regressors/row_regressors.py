@@ -20,25 +20,31 @@ from bagwise.regressors.target_limits import TargetLimits
 class LassoPath(RegressorMixin, BaseEstimator):
     r"""Lasso on one row per bag, the penalty chosen on held-out bags: few columns keep a weight.
 
-    Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α:
-    for the target in its own units the penalty is α times its deviation. Bags are split into folds
-    by ``groups`` or else by a hash of their rows, so that their order changes nothing.
+    Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α.
+    Bags are split into folds by ``groups`` or else by a hash of their rows, so that their order changes nothing.
 
     Parameters
     ----------
-    n_penalties : int
+    n_penalties : int, default=50
         Length of the path, from the α at which all weights are zero down to 1/300 of it.
-    folds : int
-        Of bags, for choosing the penalty.
+    folds : int, default=5
+        Folds of bags, for choosing the penalty.
 
     Attributes
     ----------
-    penalty_, error_, residuals_ : the α chosen, its mean squared held-out error, and the held-out residuals
-    coef_, intercept_ : of the linear function of the columns
+    penalty_ : float
+        The α chosen; for the target in its own units the penalty is α times its deviation.
+    error_ : float
+        Its mean squared held-out error.
+    residuals_ : ndarray of shape (n_bags,)
+        Held-out residuals of the training bags.
+    coef_, intercept_ : ndarray, float
+        The linear function of the columns.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from bagwise.regressors import LassoPath
     >>> Z = np.random.default_rng(0).normal(size=(60, 5))
     >>> model = LassoPath().fit(Z, 2.0 * Z[:, 1])
     >>> np.flatnonzero(np.abs(model.coef_) > 0.1).tolist()
@@ -61,7 +67,7 @@ class LassoPath(RegressorMixin, BaseEstimator):
         for fold in range(min(self.folds, unit.max() + 1)) if unit.max() else ():
             out = unit % self.folds == fold
             if not w[~out].any():
-                continue  # nothing to learn from; the mean stands
+                continue  # no bag to fit on: the mean predicts
             _, fold_coef, fold_intercept = _path(Z[~out], y[~out], w[~out], penalties)
             residuals[out] = y[out, None] - Z[out] @ fold_coef - fold_intercept
         errors = np.average(residuals**2, axis=0, weights=w)
@@ -78,7 +84,7 @@ class LassoPath(RegressorMixin, BaseEstimator):
 
 
 def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` are given, or their number.
+    """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` may be their number.
 
     Targets are divided by their deviation, so that α and the tolerance mean the same for targets of any size.
     """
@@ -98,31 +104,36 @@ def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return penalties, coef, centre - mean @ coef
 
 
-LEAF = 20  # bags in the smallest leaf, where there are enough
-FEWEST, LEAVES = 2, 5  # where there are not: so many leaves, of two bags at least
+LEAF = 20  # bags in the smallest leaf, of many bags
+FEWEST, LEAVES = 2, 5  # of few bags: their least number in a leaf, and the number of leaves
 
 
 class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Histogram gradient boosting on one row per bag: small trees, a fifth of the columns tried at each split.
 
     It is scikit-learn's `HistGradientBoostingRegressor`, whose leaves hold 20 rows or more, so that fewer than 40 bags
-    are never split and all are predicted as the mean. Here the smallest leaf of n bags (those of weight zero do not
-    count) is
-
-    .. math:: \min(20, \max(2, \lfloor n / 5 \rfloor)),
-
-    the same 20 from 100 bags on.
+    are never split. Here the smallest leaf of n bags of positive weight holds min(20, max(2, ⌊n / 5⌋)), which is 20
+    from 100 bags on.
 
     Parameters
     ----------
-    learning_rate, max_iter, max_features, max_leaf_nodes : as in `HistGradientBoostingRegressor`
-    min_samples_leaf : int or "auto"
-        "auto" is the formula above.
-    random_state : int, for the columns tried at a split
+    learning_rate : float, default=0.05
+        Shrinkage of each tree.
+    max_iter : int, default=200
+        Number of trees.
+    max_features : float, default=0.2
+        Share of the columns tried at each split.
+    max_leaf_nodes : int or None, default=15
+        Maximum number of leaves of a tree.
+    min_samples_leaf : int or "auto", default="auto"
+        Least number of bags in a leaf; "auto" is the formula above.
+    random_state : int, default=0
+        Seed of the columns tried.
 
     Attributes
     ----------
-    trees_ : the fitted `HistGradientBoostingRegressor`
+    trees_ : HistGradientBoostingRegressor
+        The fitted trees.
 
     References
     ----------
@@ -163,7 +174,7 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
         leaf = min(LEAF, max(FEWEST, n // LEAVES)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
         options = self.get_params(deep=False) | {"min_samples_leaf": leaf, "early_stopping": False}
-        # Threads of scikit-learn that bin columns reset the filters of warnings under each other's hands.
+        # In one thread, because scikit-learn's threads that bin columns reset each other's filters of warnings.
         with one_thread():
             self.trees_ = HistGradientBoostingRegressor(**options).fit(Z, y, sample_weight=sample_weight)
         return self
@@ -181,6 +192,6 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
 
     @property
     def n_iter_(self) -> int:
-        """Return the number of trees."""
+        """The number of trees."""
         check_is_fitted(self)
         return self.trees_.n_iter_
