@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.auto import AutoRegressor, screening
+from bagwise.auto import AutoRegressor, screened_ridge
 from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Menu, members_of, plan
-from bagwise.auto.screening import ScreenedRidge
+from bagwise.auto.screened_ridge import ScreenedRidge
 from bagwise.auto.target_transforms import transformed
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
@@ -94,8 +94,8 @@ def test_held_out_bags_do_not_reach_the_model(kind, member):
 
 
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
-    monkeypatch.setattr(screening, "MANY_BAGS", 20)
-    monkeypatch.setattr(screening, "COMPARED", 16)
+    monkeypatch.setattr(screened_ridge, "MANY_BAGS", 20)
+    monkeypatch.setattr(screened_ridge, "COMPARED", 16)
     monkeypatch.setattr("bagwise.auto.members.MANY_BAGS", 20)
     bags, y = bw.datasets.make_problem("shape", 40, random_state=3)
     head = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags, y)[-1]

@@ -14,8 +14,7 @@ import pytest
 from joblib import parallel_config
 
 import bagwise as bw
-from bagwise.auto import AutoRegressor
-from bagwise.auto import cross_validation as screening
+from bagwise.auto import AutoRegressor, cross_validation
 from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import members_of
 from bagwise.auto.time_budget import TimeBudget
@@ -81,7 +80,7 @@ def test_intervals(client, kind, jobs):
 
 def test_auto_knows_how_many_work_when_it_guesses_how_long_a_member_takes(client, monkeypatch):
     seconds = count()
-    monkeypatch.setattr(screening, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
+    monkeypatch.setattr(cross_validation, "time", SimpleNamespace(perf_counter=lambda: next(seconds)))
     [_, member] = members_of(["input-kme"])  # one that is not always tried
 
     def guess(n_jobs):  # a fit to some bags takes a second, from one look at the clock to the next

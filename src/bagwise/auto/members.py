@@ -15,7 +15,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 
 from bagwise.auto.preparation import Components, ThinBags
-from bagwise.auto.screening import MANY_BAGS, ScreenedRidge
+from bagwise.auto.screened_ridge import MANY_BAGS, ScreenedRidge
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics

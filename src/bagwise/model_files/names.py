@@ -36,7 +36,7 @@ _PLACES = {
     "auto.learning_curve": "LearningCurve=Curve",
     "auto.members": "MeanTarget",
     "auto.preparation": "Components ThinBags",
-    "auto.screening": "ScreenedRidge",
+    "auto.screened_ridge": "ScreenedRidge",
     "auto.target_transforms": "MonotoneTarget",
     "bags.folds": "BagKFold Folds Validation",
     "bags.checks": "TrainingProfile",
