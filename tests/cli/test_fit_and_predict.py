@@ -194,7 +194,7 @@ def test_doubts_about_a_table_are_voiced_while_fitting(folder, tmp_path):
     columns = ("--bag", "site", "--target", "aod", "--ignore", "year", "--method", "aggregated")
     result = run("fit", tmp_path / "t.csv", *columns, "--out", tmp_path / "m.bagwise")
     assert "Note: column 'row': counts the rows" in result.stderr
-    assert "Note: column 'note': not numeric, so left out" in result.stderr
+    assert "Note: column 'note' (String) is not numeric and was left out" in result.stderr
 
 
 def test_the_version():

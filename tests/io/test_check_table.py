@@ -78,7 +78,7 @@ def test_a_sound_table(frame):
             "column 'sza': constant within every bag",
         ),
         ({"fold": lambda f: np.arange(25) % 5}, "warning", "column 'fold': named like a split"),
-        ({"note": lambda f: "text"}, "note", "column 'note': not numeric, so left out"),
+        ({"note": lambda f: "text"}, "note", "column 'note' (String) is not numeric and was left out"),
     ],
 )
 def test_what_is_odd_is_told(frame, change, level, words):

@@ -281,8 +281,9 @@ def remember_columns(estimator, bags: Bags) -> None:
     estimator.n_bags_in_ = len(bags)
     estimator.n_features_in_ = bags.n_features
     estimator.n_covariates_in_ = 0 if bags.covariates is None else bags.covariates.shape[1]
-    _remember_names(estimator, "feature_names_in_", bags.feature_names)
-    _remember_names(estimator, "covariate_names_in_", bags.covariate_names)
+    for part in ("feature_names", "covariate_names"):
+        names = getattr(bags, part)
+        _store(estimator, f"{part}_in_", None if names is None else np.array(names, dtype=object))
     remember_ranges(estimator, bags)
     if hasattr(type(estimator), "predict"):
         remember_profile(estimator, bags)
@@ -293,9 +294,7 @@ def remember_profile(estimator, bags: Bags) -> None:
 
     A model has one profile: its parts, and the models of its folds, are fitted on bags that are marked as compared.
     """
-    estimator.__dict__.pop("profile_", None)
-    if not bags.compared:
-        estimator.profile_ = TrainingProfile(bags)
+    _store(estimator, "profile_", None if bags.compared else TrainingProfile(bags))
 
 
 def compare_columns(bags: Bags, fitted) -> None:
@@ -314,11 +313,11 @@ def compare_columns(bags: Bags, fitted) -> None:
         )
 
 
-def _remember_names(estimator, attribute: str, names) -> None:
-    if names is not None:
-        setattr(estimator, attribute, np.array(names, dtype=object))
-    elif hasattr(estimator, attribute):
-        delattr(estimator, attribute)
+def _store(estimator, attribute: str, value) -> None:
+    """Set an attribute, or remove the one of an earlier fit if there is no value."""
+    estimator.__dict__.pop(attribute, None)
+    if value is not None:
+        setattr(estimator, attribute, value)
 
 
 def _compare_covariates(bags: Bags, fitted) -> None:
@@ -365,10 +364,9 @@ def remember_ranges(estimator, bags: Bags) -> None:
     """Store the range of each feature and covariate of the training bags, without instances of weight zero."""
     counted = bags.instances if bags.weights is None else bags.instances[bags.weights > 0]
     remember_range(estimator, *_extremes(counted, bags.has_missing))
+    _store(estimator, "covariate_range_in_", None)
     if bags.covariates is not None:
         remember_range(estimator, *_extremes(bags.covariates), of="covariate")
-    elif hasattr(estimator, "covariate_range_in_"):
-        del estimator.covariate_range_in_
 
 
 def compared(bags: Bags) -> Bags:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from copy import copy
 from decimal import Decimal
@@ -299,14 +300,13 @@ def plain_number(value: float) -> int | float:
 
 def refuse_twice(names) -> None:
     """Refuse columns of which two have one name; one that is unnamed is no column but row numbers."""
-    unnamed = list(names).count("")
-    if unnamed > 1:
-        raise nw.exceptions.DuplicateError(f"{unnamed} columns have no name; name them, or take them out of the table")
-    earlier: set = set()
-    for name in names:
-        if name != "" and name in earlier:
+    for name, count in Counter(names).items():
+        if count > 1 and name == "":
+            raise nw.exceptions.DuplicateError(
+                f"{count} columns have no name; name them, or take them out of the table"
+            )
+        if count > 1:
             raise nw.exceptions.DuplicateError(f"two columns have the same name, {name!r}; names must be distinct")
-        earlier.add(name)
 
 
 def as_list(names) -> list:

@@ -170,28 +170,20 @@ def check_separation(bags, fold: np.ndarray):
     if bags.folds_checked:
         return bags
     shared = shares_rows(bags)
-    if shared is not None:
-        for fold_of_bag in np.atleast_2d(fold):
-            if warn_of_separated(bags, fold_of_bag, shared):
-                break
+    if shared is None:
+        return bags._with(folds_checked=True)
+    hashes = row_hashes(bags.instances)
+    for fold_of_bag in np.atleast_2d(fold):
+        unit = np.unique(fold_of_bag, return_inverse=True)[1]
+        share = np.count_nonzero(_shared(hashes, np.repeat(unit, bags.sizes))[0]) / bags.n_instances
+        if share > NOTABLE:
+            text = (
+                f"The folds separate bags that share rows: {100 * share:.2g} % of the instances also occur in a bag of "
+                "another fold, so held-out scores are too good. "
+            )
+            warn_user(Message(text, shared.advice()))
+            break
     return bags._with(folds_checked=True)
-
-
-def warn_of_separated(bags, fold: np.ndarray, shared: SharedRows) -> bool:
-    """Warn if more than a few percent of the instances also occur in a bag of another fold; return whether it did."""
-    unit = np.unique(np.asarray(fold), return_inverse=True)[1]
-    split, _, _ = _shared(row_hashes(bags.instances), np.repeat(unit, bags.sizes))
-    share = np.count_nonzero(split) / bags.n_instances
-    if share <= NOTABLE:
-        return False
-    warn_user(
-        Message(
-            f"The folds separate bags that share rows: {_percent(share)} of the instances also occur in a bag of "
-            "another fold, so held-out scores are too good. ",
-            shared.advice(),
-        )
-    )
-    return True
 
 
 def row_hashes(instances: np.ndarray) -> np.ndarray:

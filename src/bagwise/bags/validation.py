@@ -39,7 +39,7 @@ class Message(str):
     parts: tuple[str | Parameter, ...]
 
     def __new__(cls, *parts):
-        parts = tuple(one for part in parts for one in (part.parts if isinstance(part, Message) else (part,)))
+        parts = tuple(item for part in parts for item in (part.parts if isinstance(part, Message) else (part,)))
         message = super().__new__(cls, "".join(map(str, parts)))
         message.parts = parts
         return message

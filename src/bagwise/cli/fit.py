@@ -193,7 +193,9 @@ def load(tables: list[str], columns: dict, messages):
     messages.show_data(o.stem(tables), bags)
     if frame is not None and not messages.quiet:
         for finding in examine(frame, files=o.sources(tables), **columns).findings:
-            if finding.level == "warning" or any(text in finding.text for text in ("not numeric", " a feature")):
+            if finding.level == "warning" or any(
+                text in finding.text for text in ("was left out", "were left out", " a feature")
+            ):
                 messages.show("Note: " + finding.text, style="yellow")
         if shared := shares_rows(bags):
             messages.show("Note: " + shared.describe(), style="yellow")

@@ -400,20 +400,6 @@ def _constant(table, names, codes, first) -> list:
 # Doubtful columns -----------------------------------------------------------------------------------------------------
 
 
-def doubtful_texts(table, used) -> dict[object, tuple[str, Message]]:
-    """Return the unused columns that are text though most of their values are numbers: level and message of each.
-
-    "error" where all but a few cells are numbers, else "warning".
-    """
-    start = {
-        "error": "column {!r} is numeric but for a few cells: ",
-        "warning": "column {!r} is text and was left out: ",
-    }
-    texts = [name for name in table.names if name not in used and table.kind(name) == "String"]
-    doubts = {name: doubt for name in texts if (doubt := _doubt(table, name))}
-    return {name: (level, Message(start[level].format(name), text)) for name, (level, text) in doubts.items()}
-
-
 def is_date_kind(table, name) -> bool:
     """Return whether a column holds dates, or texts that all look like dates."""
     kind = table.kind(name)
@@ -425,24 +411,36 @@ def is_date_kind(table, name) -> bool:
 
 def left_out(table, roles: Roles, names: list) -> list[Message]:
     """Return which columns were not asked for by name and are no features, and why: a clause for each reason."""
-    used = {*names, *roles.asked()}
-    doubts = doubtful_texts(table, used)
-    for level, message in doubts.values():
+    findings = describe_unused(table, {*names, *roles.asked()})
+    for level, message in findings:
         if level == "error":
             raise ParameterError("fill_values", message)
-    unused = [name for name in table.names if name not in used and name not in doubts]
-    unused = [name for name in unused if table.kind(name) not in USABLE]
-    dates = [name for name in unused if is_date_kind(table, name)]
-    texts = [name for name in unused if name not in dates]
-    notes = [message for _, message in doubts.values()]
+    return [message for _, message in findings]
+
+
+def describe_unused(table, used) -> list[tuple[str, Message]]:
+    """Return the level and a clause for each reason why unused columns cannot be features.
+
+    "error" is a column of numbers but for a few cells, "warning" another text whose values are mostly numbers, and
+    "note" columns of text and of dates.
+    """
+    start = {
+        "error": "column {!r} is numeric but for a few cells: ",
+        "warning": "column {!r} is text and was left out: ",
+    }
+    unused = [name for name in table.names if name not in used and table.kind(name) not in USABLE]
+    doubts = {name: doubt for name in unused if table.kind(name) == "String" and (doubt := _doubt(table, name))}
+    findings = [(level, Message(start[level].format(name), text)) for name, (level, text) in doubts.items()]
+    dates = [name for name in unused if name not in doubts and is_date_kind(table, name)]
+    texts = [name for name in unused if name not in doubts and name not in dates]
     if texts:
         clause = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
         way = (Parameter("categories", texts[:1]), " uses it as a category, ", Parameter("ignore", texts[:1]))
-        notes.append(Message(clause, *way, " silences this"))
+        findings.append(("note", Message(clause, *way, " silences this")))
     if dates:
         clause = _left([repr(name) for name in dates], ("is a date", "are dates"))
-        notes.append(Message(clause, Parameter("dates", dates[:1]), " uses its season and year"))
-    return notes
+        findings.append(("note", Message(clause, Parameter("dates", dates[:1]), " uses its season and year")))
+    return findings
 
 
 def _left(names: list[str], verbs: tuple[str, str]) -> str:

@@ -45,15 +45,15 @@ class Where:
     def holds(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return which rows satisfy the conditions, for columns that are arrays; a missing value satisfies none."""
         import pyarrow as pa
+        from pyarrow.dataset import dataset
 
         unknown = [name for name in self.names if name not in columns]
         if unknown:
             raise ValueError(f"where: there is no column {unknown[0]!r}; there are {', '.join(columns)}")
         table = pa.table({name: pa.array(np.asarray(columns[name]), from_pandas=True) for name in self.names})
-        row = "row" + "_" * max(map(len, self.names))  # a name that no column has
-        n = table.num_rows
-        selected = self.fitting(table.schema).keep(table.append_column(row, pa.array(np.arange(n))))
-        return np.isin(np.arange(n), selected[row].to_numpy())
+        expression = self.fitting(table.schema).expression()
+        selected = dataset(table).to_table(columns={"selected": expression})["selected"]
+        return selected.fill_null(False).to_numpy(zero_copy_only=False)
 
     def fitting(self, schema) -> Where:
         """Convert texts to dates where a column holds dates; refuse values that a column cannot be compared with."""

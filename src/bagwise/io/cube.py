@@ -135,7 +135,9 @@ def from_cube(
         zones = read_zones(zones, grid.crs, id=id, target=target if time is None else None, remedy=remedy, **roles)
         _refuse_other_longitudes(grid, zones.polygons)
         chosen, targets_of_bags = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
-        ids = zones.known.ids if time is None else [f"{a} {_text(b)}" for a, b in product(zones.known.ids, grid.labels)]
+        ids = zones.attributes.ids
+        if time is not None:
+            ids = [f"{zone} {_text(label)}" for zone, label in product(ids, grid.labels)]
         if targets is not None:
             chosen, targets_of_bags = _targets(targets, np.array(ids), id, component, target)
             chosen = chosen.reshape(len(zones.polygons), len(grid.labels))
@@ -148,7 +150,7 @@ def from_cube(
     zone, label = np.nonzero(chosen)
     ids = np.asarray(ids)[chosen.ravel()]
     has_pixels = settle_empty(read, ids, empty)
-    read, attributes = [read[k] for k in has_pixels], zones.known[zone[has_pixels]]._with(ids=ids[has_pixels])
+    read, attributes = [read[k] for k in has_pixels], zones.attributes[zone[has_pixels]]._with(ids=ids[has_pixels])
     if by_time:
         attributes = attributes._with(groups=grid.labels[label[has_pixels]])
     places = np.concatenate([pixels.places for pixels in read])
@@ -164,7 +166,7 @@ class Grid:
     ``label_of_step`` which of them a step has.
     """
 
-    what, without = "cube", "without a value"
+    name, without = "cube", "without a value"
 
     def __init__(self, data, variables=None, *, time=None, x=None, y=None, crs=None):
         self.x, self.y = _dimension(data, x, _ACROSS, "x"), _dimension(data, y, _DOWN, "y")

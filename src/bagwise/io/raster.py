@@ -48,7 +48,7 @@ class Stack:
         Pixels where it is zero or no-data are hidden.
     """
 
-    what, without = "raster", "all no-data or masked"
+    name, without = "raster", "all no-data or masked"
     label_of_step = (0,)
 
     def __init__(self, datasets: list, bands=None, mask=None):
@@ -181,11 +181,11 @@ def _refuse_other_grid(other, first) -> None:
 class Zones:
     """One polygon per bag in the raster's coordinates (None where there is none), and what its attributes say.
 
-    ``known`` are bags of one instance, its position: they hold the ids, groups and covariates.
+    ``attributes`` are bags of one instance, its position: they hold the ids, groups and covariates.
     """
 
     polygons: np.ndarray
-    known: Bags
+    attributes: Bags
     y: np.ndarray | None
 
 
@@ -206,9 +206,9 @@ def read_zones(
         "zones.dissolve(...), or name another column as id"
     )
     roles = Roles(bag=id, target=target, groups=groups, bag_features=bag_features)
-    attributes_of_zones, y = attributes(FrameColumns(table), roles, repeated=repeated)
-    _refuse_other_shapes(frame.geometry, attributes_of_zones.ids)
-    return Zones(_in_coordinates(frame.geometry, crs, remedy), attributes_of_zones, y)
+    zone_attributes, y = attributes(FrameColumns(table), roles, repeated=repeated)
+    _refuse_other_shapes(frame.geometry, zone_attributes.ids)
+    return Zones(_in_coordinates(frame.geometry, crs, remedy), zone_attributes, y)
 
 
 def as_zones(zones) -> geopandas.GeoDataFrame:
@@ -376,7 +376,7 @@ def read_zone(polygon, grid, labels=(0,), *, all_touched, weighted, missing, coo
     read = []
     for windows in parts.values():
         values, shares, places = (np.concatenate(arrays) for arrays in zip(*windows, strict=True))
-        read.append(Pixels(values, shares, places, reason or f"outside the {grid.what}"))
+        read.append(Pixels(values, shares, places, reason or f"outside the {grid.name}"))
     return read
 
 
@@ -494,9 +494,9 @@ def from_raster(
                 pixels = replace(pixels, values=values, places=np.empty(0))
             read.append(pixels)
         names = [*stack.names, "x", "y"] if coordinates else stack.names
-    has_pixels = settle_empty(read, zones.known.ids, empty)
-    read, attributes_of_zones = [read[k] for k in has_pixels], zones.known[has_pixels]
-    bags = bags_of_pixels(read, attributes_of_zones, names, missing=missing, weighted=weights is not None)
+    has_pixels = settle_empty(read, zones.attributes.ids, empty)
+    read, attributes = [read[k] for k in has_pixels], zones.attributes[has_pixels]
+    bags = bags_of_pixels(read, attributes, names, missing=missing, weighted=weights is not None)
     return bags, None if zones.y is None else zones.y[has_pixels]
 
 
@@ -507,10 +507,10 @@ def refuse_options(missing, empty, weights) -> None:
     one_of(weights, (None, "area-fraction"), "weights")
 
 
-def bags_of_pixels(read: list, attributes_of_zones: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
+def bags_of_pixels(read: list, attributes: Bags, names: list, *, missing: str, weighted: bool) -> Bags:
     """Return the pixels of each zone as the instances of its bag, weighted by their shares on request."""
     return with_instances(
-        attributes_of_zones,
+        attributes,
         np.concatenate([pixels.values for pixels in read]),
         [len(pixels.values) for pixels in read],
         feature_names=names,

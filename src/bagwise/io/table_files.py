@@ -320,10 +320,10 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
         names = system.glob(path) if magic else [path]
     names = shown(names, path, url) if magic else names
     with reading(url):
-        below = [sorted(system.find(one)) if system.isdir(one) else None for one in names]
+        below = [sorted(system.find(entry)) if system.isdir(entry) else None for entry in names]
     protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
     full = str if "file" in protocols else system.unstrip_protocol  # as it is called from outside
-    return [(full(one), files and [full(file) for file in files]) for one, files in zip(names, below, strict=True)]
+    return [(full(entry), files and [full(file) for file in files]) for entry, files in zip(names, below, strict=True)]
 
 
 # A Parquet data set: files of a folder, a pattern or a URL, and partition values that their folders name --------------
@@ -421,8 +421,8 @@ def find_parts(source) -> tuple[Part, ...]:
     """
     names: dict[str, str] = {}
     for entry in _sources(source):
-        found = expand_url(str(entry)) if is_url(entry) else [(str(path), _walk(path)) for path in find_files(entry)]
-        for place, below in found:
+        entries = expand_url(str(entry)) if is_url(entry) else [(str(path), _walk(path)) for path in find_files(entry)]
+        for place, below in entries:
             for name in [place] if below is None else _parquet_files(place, below):
                 # a worker may stand in another folder
                 names.setdefault(name if is_url(name) else os.path.abspath(name), name)

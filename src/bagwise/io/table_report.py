@@ -17,11 +17,10 @@ from bagwise.io.columns import (
     alike_ids,
     choose_features,
     describe_suspects,
+    describe_unused,
     differs_from_first,
-    doubtful_texts,
     find_bags,
     first_rows,
-    is_date_kind,
     look_like_dates,
     one_target,
     suspects,
@@ -265,10 +264,14 @@ def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padd
     _look_at_double_roles(inspection, roles, names, padded)
     used = {*names, *roles.taken, *inspection.bag_features, *encoded, *categories, *as_list(roles.keep)}
     ignored = as_list(roles.ignore)
-    doubts = {} if roles.features is not None else doubtful_texts(table, {*used, *ignored})
-    for level, doubt in doubts.values():
-        inspection.add(level, doubt)
-    _look_at_the_rest(inspection, table, used, ignored, doubts)
+    for name in table.names:
+        if name not in used:
+            kind = table.kind(name)
+            reason = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
+            inspection.left_out[str(name)] = reason
+    for level, text in describe_unused(table, {*used, *ignored}):
+        if level == "note" or roles.features is None:
+            inspection.add(level, text)
 
 
 def _look_at_bags(inspection: Inspection, bag, codes, ids) -> None:
@@ -373,25 +376,6 @@ def _look_at_double_roles(inspection: Inspection, roles: Roles, names, padded: d
                 f"column {name!r} is a feature, but writes numbers with leading zeros such as {padded[name]}: it looks "
                 "like an id or a code; leave it out, or take it as a category, if that is not meant",
             )
-
-
-def _look_at_the_rest(inspection: Inspection, table, used, ignored, doubts) -> None:
-    for name in table.names:
-        if name not in used:
-            kind = table.kind(name)
-            reason = "ignored" if name in ignored else "not asked for" if kind == "number" else kind
-            inspection.left_out[str(name)] = reason
-    reasons = ("ignored", "not asked for", "boolean")
-    texts = [name for name in table.names if inspection.left_out.get(str(name), "ignored") not in reasons]
-    texts = [name for name in texts if name not in doubts]
-    dates = [name for name in texts if is_date_kind(table, name)]
-    texts = [name for name in texts if name not in dates]
-    if texts:
-        way = Parameter("categories", texts[:1]), " takes what has levels"
-        inspection.add("note", Message(f"{_names(texts)}: not numeric, so left out; ", *way))
-    if dates:
-        way = Parameter("dates", dates[:1]), " uses its season and year"
-        inspection.add("note", Message(f"{_names(dates)}: dates, not numeric, so left out; ", *way))
 
 
 def _names(names) -> str:
