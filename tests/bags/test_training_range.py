@@ -221,8 +221,8 @@ def test_scale_the_range_the_prediction_and_the_warning_are_the_same(name):
     np.testing.assert_array_equal(first[0].feature_range_in_, first[1].feature_range_in_)
     with pytest.warns(UserWarning, match="looks like a fill value"):
         new_bags, _ = bw.load(new, bag="site", features=columns)
-    scan = bw.scan(new, bag="site", features=columns, chunk_rows=70)
     with warnings.catch_warnings(action="ignore"):
+        scan = bw.scan(new, bag="site", features=columns, chunk_rows=70)
         found, expected = bw.predict_scan(in_memory, scan), in_memory.predict(new_bags)
     np.testing.assert_array_equal(found.ids, new_bags.ids)
     np.testing.assert_allclose(found.values, expected, rtol=1e-8, atol=1e-8)

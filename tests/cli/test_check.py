@@ -57,7 +57,7 @@ def test_what_is_said_is_said_in_options(frame, tmp_path):
 def test_a_hint_with_a_blank_can_be_pasted(frame, tmp_path):
     frame.assign(**{"Land cover": "crop"}).to_csv(tmp_path / "t.csv", index=False)
     result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
-    assert "--categories 'Land cover' takes what has levels" in " ".join(result.output.split())
+    assert "--categories 'Land cover' uses it as a category" in " ".join(result.output.split())
 
 
 @pytest.mark.parametrize("verb", ["check", "fit", "evaluate", "learning-curve"])
