@@ -90,15 +90,15 @@ class BayesianPrime(BagRegressor):
     r"""Bayesian prime-MIR: y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs sampling.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
-    draws δ, b and s² from their conditionals (`draw_primary`, `draw_coefficients`, `draw_variance`), the first
-    from the solution of prime-MIR. What comes out is, for each training instance, the chance that it is the primary
-    one, and the distribution of the coefficients. The prior is that of standardised features: scale them first.
+    draws δ, b and s² from their conditionals, the first from the solution of prime-MIR. The results are, for each
+    training instance, the chance that it is the primary one, and the distribution of the coefficients. The prior is
+    that of standardised features: scale them first.
 
-    The target of a new bag is unknown, so a selector predicts its primary instance from the features. Each training bag
-    contributes one primary instance in total and one other (each with weight (1 - p)/(L_i - 1)); the selector is a
-    regressor that learns the share of the former at x, τ(x). By Bayes' rule the chance of instance l of a new bag is
-    π_l ∝ τ(x_l) / (1 - τ(x_l)), whatever the sizes of the bags. The prediction is the π-weighted mean of b₀ + xᵀb̄ over
-    the ``top`` most likely instances.
+    In a new bag a selector predicts the primary instance from the features. Each training bag contributes one primary
+    instance in total and one other (each with weight (1 - p)/(L_i - 1)); the selector is a regressor that learns the
+    share of the former at x, τ(x). By Bayes' rule the chance of instance l of a new bag is π_l ∝ τ(x_l) / (1 - τ(x_l)),
+    whatever the sizes of the bags. The prediction is the π-weighted mean of b₀ + xᵀb̄ over the ``top`` most likely
+    instances.
 
     Parameters
     ----------

@@ -164,10 +164,9 @@ class SampledShrinkage(PredictiveRegressor):
     normal, which is α ~ N(0, κ² R⁻¹), the prior that the penalty αᵀRα of `Shrinkage` stands for; for R = the kernel it
     makes αᵀμ a draw from the Gaussian process of the kernel. As there, ``σ²`` enters as a variance.
 
-    The chains move in the coordinates of `Shrinkage`, eigenvectors of a nearly singular matrix, which another CPU may
-    turn where eigenvalues are close. So the random numbers are drawn at the landmarks, and turn with the coordinates:
-    between kernels of OpenBLAS predictions differ by 1e-11 to 1e-7 standard deviations of y, on three sets of 60 bags.
-    Where rounding moves the tuned step to another power of two, they differ by the noise of sampling, about 1e-2.
+    Random numbers are drawn at the landmarks and turn with the coordinates, so that another CPU gives the same
+    predictions to 1e-7 standard deviations of y (three sets of 60 bags); where rounding moves the tuned step to another
+    power of two, to the noise of sampling, about 1e-2.
 
     Examples
     --------

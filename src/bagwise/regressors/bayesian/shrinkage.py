@@ -6,7 +6,7 @@ t = Vᵀ(μ - m0) and z = Vᵀ(μ̂ - m0) are independent from one to the next,
 
     t_j ~ N(0, η),    z_j | t_j ~ N(t_j, d_j/N),    t_j | z_j ~ N(g_j z_j, g_j d_j/N),    g_j = η / (η + d_j/N).
 
-That is M = R(R + Σ/N)⁻¹(μ̂ - m0) + m0 and C = R - R(R + Σ/N)⁻¹R for all N, from one O(s³) decomposition. The target is
+One O(s³) decomposition thus gives the posterior of the embedding for all N. The target is
 y = b + wᵀt + ε, ε ~ N(0, σ²), hence
 
     y | z ~ N(b + Σ_j w_j g_j z_j,  σ² + Σ_j w_j² g_j d_j/N).
