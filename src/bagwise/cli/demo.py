@@ -22,7 +22,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the tables and the model. Example: --out demo")] = Path("demo"),
     bags: Annotated[int, typer.Option(min=20, help="Number of simulated stations. Example: --bags 200")] = 200,
     instances: Annotated[int, typer.Option(min=1, help="Mean number of pixels per station.")] = 50,
-    time_budget: Annotated[float, typer.Option(min=0.1, help="Seconds for auto. Example: --time-budget 30")] = 60,
+    time_budget: Annotated[float, typer.Option(min=0.1, help="Seconds for auto. Example: --time-budget 30")] = 120,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
 ) -> None:
     """Fit auto on simulated satellite pixels, print the errors of the methods that it compares, and save the model."""
