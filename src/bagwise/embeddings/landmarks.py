@@ -51,7 +51,7 @@ class LandmarkMean(Embedding):
     kernel_ : Kernel
         The kernel, with a number as bandwidth.
     centre_, scale_ : array (n_features,)
-        The kernel is evaluated at (x - centre_) / scale_.
+        The kernel is evaluated at ``(x - centre_) / scale_``.
     unit_ : float
         sqrt(median squared distance / 2) of standardised instances.
     noise_ : array (s, s)
