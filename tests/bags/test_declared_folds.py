@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV
@@ -70,7 +71,6 @@ def test_pairs_of_positions():
 
 
 def test_columns_of_a_table(tmp_path):
-    pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"id": np.repeat(np.arange(8), 2), "x": np.arange(16.0), "y": np.repeat(np.arange(8.0), 2)})
     frame["day"] = np.repeat([f"2020-01-{day:02}" for day in range(1, 9)], 2)
     frame["part"] = np.repeat(np.arange(8) % 2, 2)
@@ -83,6 +83,12 @@ def test_columns_of_a_table(tmp_path):
     kept, _ = bw.load(tmp_path / "t.csv", bag="id", target="y", keep=["day"], ignore=["part"])
     declared = kept.with_validation(bw.Validation("forward", time="day"))
     assert np.array_equal(declared.time, bags.time) and np.array_equal(declared[[2, 5]].time, bags.time[[2, 5]])
+
+
+def test_a_column_of_numbers_and_dates_is_no_time():
+    frame = pd.DataFrame({"id": range(8), "x": 1.0, "when": pd.Series([*range(7), "2020-01-01"], dtype=object)})
+    with pytest.raises(ParameterError, match="bag 7 has '2020-01-01' among numbers"):
+        bw.load(frame, bag="id", time="when")
 
 
 def test_times_may_be_numbers_written_as_text(tmp_path):
@@ -168,7 +174,10 @@ def test_wrong_declarations_are_named():
         bw.BagKFold("forward").get_n_splits()
 
 
-@pytest.mark.parametrize("times", [[*range(23), None], [*range(23), "2020-01-01"], ["soon"] * 24, [1.0] * 24])
+@pytest.mark.parametrize(
+    "times",
+    [[*range(23), None], [*range(23), "2020-01-01"], [*"12" * 11, "2020-01-01", "3"], ["soon"] * 24, [1.0] * 24],
+)
 def test_errors_about_times_name_the_parameter(times):
     with pytest.raises(ParameterError) as caught:
         split_bags(make_bags(), bw.Validation("forward", time=times))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.container import Bags
+from bagwise.bags.frames import NUMBER
 from bagwise.bags.shared_rows import numbered
 from bagwise.bags.validation import Parameter, ParameterError, ParameterTypeError, absent, label, name_bags
 
@@ -304,20 +306,16 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
         return values.astype("datetime64[us]")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
-    try:
-        return np.array([float(value) for value in values.tolist() if isinstance(value, str)]).reshape(len(values))
-    except ValueError:  # no numbers as text, as a .csv may hold them
-        pass
-    kinds = {"number" if isinstance(value, int | float | np.number) else "date" for value in values.tolist()}
-    if len(kinds) > 1:
-        first = next(i for i, value in enumerate(values.tolist()) if not isinstance(value, int | float | np.number))
+    are_numbers = np.array([_is_number(value) for value in values.tolist()])
+    if are_numbers.all():
+        return values.astype(np.float64)
+    if are_numbers.any():
+        odd = (~are_numbers).argmax()
         raise ParameterTypeError(
             "time",
-            f"time must be numbers or dates, not both: bag {label(ids[first])} has {values[first]!r} among numbers; "
-            "write all times in one way",
+            f"time must be numbers or dates, not both: bag {label(ids[odd])} has {values[odd]!r} among numbers; write "
+            "all times in one way",
         )
-    if kinds == {"number"}:
-        return values.astype(np.float64)
     times = np.empty(len(values), dtype="datetime64[us]")
     for i, value in enumerate(values.tolist()):
         try:
@@ -327,6 +325,13 @@ def as_times(values, ids: np.ndarray) -> np.ndarray:
                 "time", f"time must be numbers or dates: bag {label(ids[i])} has {value!r}; write dates as 2019-04-23"
             ) from None
     return times
+
+
+def _is_number(value) -> bool:
+    """Return whether a time is a number, or text that is one, as a .csv may hold it."""
+    if isinstance(value, str):
+        return re.match(NUMBER, value) is not None
+    return isinstance(value, int | float | np.number)
 
 
 def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
