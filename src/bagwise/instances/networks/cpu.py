@@ -96,7 +96,7 @@ def announce_compilation() -> None:
 
 @contextmanager
 def announced():
-    """Announce it if numba compiles something in this context, and add the time to ``spent``."""
+    """Log a message if numba compiles something in this context, and add the time to ``spent``."""
     started = time.perf_counter()
     from numba.core import event
 
