@@ -74,9 +74,11 @@ class PredictiveRegressor(BagRegressor):
         std : ndarray of shape (n_bags,)
             Only if ``return_std``.
         """
+        if not return_std:
+            return super().predict(bags)
         bags = self._checked(bags)
         mean, std = self.target_.restored(*self._moments(bags))
-        return (self.within_limits(mean), std) if return_std else self.within_limits(mean)
+        return self.within_limits(mean), std
 
     def _predict(self, bags) -> np.ndarray:
         return self.target_.restored(*self._moments(bags))[0]

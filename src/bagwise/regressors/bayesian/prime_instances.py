@@ -7,6 +7,7 @@ the target of bag i has the variance s²/w_i.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from sklearn.base import clone
@@ -16,8 +17,8 @@ from bagwise.bags import Bags
 from bagwise.bags.segments import segment_softmax, segment_sum
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
+from bagwise.regressors.bayesian.evidence_ridge import PredictiveRegressor, TargetScale
 from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
-from bagwise.regressors.pipeline import BagRegressor
 from bagwise.regressors.target_limits import SLACK
 
 SHAPE, RATE = 0.1, 0.001  # of the prior s² ~ IG(shape, rate), in units of standardised targets
@@ -86,7 +87,7 @@ SMALLEST_VARIANCE = 1e-6  # of the first sweep, in units of var(y), if prime-MIR
 DIGITS = 9  # of the chances that the selector learns; the noise of the sampler is far larger
 
 
-class BayesianPrime(BagRegressor):
+class BayesianPrime(PredictiveRegressor):
     r"""Bayesian prime-MIR: y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs sampling.
 
     Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
@@ -128,13 +129,16 @@ class BayesianPrime(BagRegressor):
     --------
     >>> from bagwise.datasets import make_bmir
     >>> from bagwise.regressors import BayesianPrime
-    >>> bags, y = make_bmir(200)                            # intercept 2, slopes 2
+    >>> bags, y = make_bmir(200)  # intercept 2, slopes 2
     >>> model = BayesianPrime(draws=300, burn_in=200).fit(bags[:100], y[:100])
     >>> model.coef_.round(1).tolist()
     [2.0, 2.0, 2.0, 1.9, 2.0]
 
     Notes
     -----
+    A standard deviation is the root of the expected squared error: the noise, the uncertainty of the coefficients and
+    that of the primary instance, mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
+
     The source takes s² ~ IG(0.1, 0.1) in the units of y; ours follows the spread of y. Its forest regresses
     logit(p - 1/L_i), which is undefined for p < 1/L_i; the odds above are our reading. Inclusion is the average of the
     chances from which δ is drawn, which is less noisy than that of the draws. Instances and bags are sorted before the
@@ -145,6 +149,9 @@ class BayesianPrime(BagRegressor):
     ----------
     Park, Wang, Lim, Xiao, Lu, Wang (2020), Bayesian multiple instance regression for modeling immunogenic neoantigens.
     """
+
+    _reads: ClassVar = {}
+    target_ = TargetScale(0.0, 1.0)  # predictions are in units of y
 
     def __init__(
         self,
@@ -179,33 +186,15 @@ class BayesianPrime(BagRegressor):
         self.inclusion_ = np.empty(bags.n_instances)
         self.inclusion_[rows] = posterior.inclusion
 
-    def predict(self, bags, return_std: bool = False):
-        """Predict the target of each bag.
+    def _predict(self, bags) -> np.ndarray:
+        return segment_sum(self.instance_weights(bags) * self.predict_instances(bags), bags.offsets)
 
-        Parameters
-        ----------
-        bags : Bags, or list of 2-D arrays or data frames
-            New bags, with the features of the training bags.
-        return_std : bool, default=False
-            Whether to return the root of the expected squared errors as well: the noise, the uncertainty of the
-            coefficients, and that of the primary instance, mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
-
-        Returns
-        -------
-        mean : ndarray of shape (n_bags,)
-        std : ndarray of shape (n_bags,)
-            Only if ``return_std``.
-        """
-        bags = self._checked(bags)
-        values = self.predict_instances(bags)
-        predictions = segment_sum(self.instance_weights(bags) * values, bags.offsets)
-        if not return_std:
-            return self.within_limits(predictions)
-        covariance = np.atleast_2d(np.cov(self.coef_draws_.T, bias=True))
-        design = _design(bags)
+    def _moments(self, bags):
+        mean, values = self._predict(bags), self.predict_instances(bags)
+        covariance, design = np.atleast_2d(np.cov(self.coef_draws_.T, bias=True)), _design(bags)
         spread = np.einsum("ij,jk,ik->i", design, covariance, design, optimize=True)
-        missed = self._chances(bags) * (spread + (values - bags.expand(predictions)) ** 2)
-        return self.within_limits(predictions), np.sqrt(self.variance_draws_.mean() + segment_sum(missed, bags.offsets))
+        missed = self._chances(bags) * (spread + (values - bags.expand(mean)) ** 2)
+        return mean, self.variance_draws_.mean() + segment_sum(missed, bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return b₀ + xᵀb̄ of each instance: the target if it is the primary one."""
