@@ -623,7 +623,7 @@ DATA is a folder with the real tables; without `--tables` only the simulations r
 
 How to read it:
 
-- Simulations show what a method can and cannot learn; the real tables show what that is worth on data like theirs.
+- Simulations show which relations a method can learn; the real tables show how much that matters on data like theirs.
 - Most of these tables and kinds of simulation were also used while `auto` was developed, so its lead may be smaller on
   new data.
 - Few splits say little about how much results differ between splits. The intervals over problems are the safer guide.
