@@ -2,9 +2,7 @@
 
 import functools
 import importlib
-import os
 import re
-import subprocess
 import sys
 import threading
 
@@ -13,7 +11,6 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import FunctionTransformer
-from tests.helpers.breaking import ENVIRONMENT
 from tests.helpers.toy_estimators import TrainMean
 
 import bagwise as bw
@@ -247,24 +244,6 @@ def test_what_a_released_function_closes_over_counts():
         return made
 
     assert describe(released(1)) == describe(released(1)) != describe(released(5))
-
-
-SHOWN = """
-import test_describing as t
-from bagwise.model_files.fingerprint import describe
-print([describe(make(k)) for make in t.MAKERS.values() for k in (1, 5)], describe(t.TrainMean()))
-"""
-
-
-@pytest.mark.slow
-def test_the_same_in_every_process():
-    def shown(seed):
-        paths = os.pathsep.join([os.path.dirname(__file__), ENVIRONMENT["PYTHONPATH"]])
-        seeded = ENVIRONMENT | {"PYTHONHASHSEED": seed, "PYTHONPATH": paths}
-        done = subprocess.run([sys.executable, "-c", SHOWN], env=seeded, capture_output=True, text=True, check=True)
-        return done.stdout
-
-    assert shown("1") == shown("2") and "0x" not in shown("3")
 
 
 class Transformed(TrainMean):

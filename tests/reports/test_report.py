@@ -205,14 +205,6 @@ def test_one_split_cannot_tell_luck(data, tmp_path):
         assert text not in report.text
 
 
-def test_optimistic_selection_is_told(data, tmp_path):
-    space = {"slope": [1.0, 2.0]}
-    results = bw.evaluate(*data, [("by hand", MeanOfFirst(), space)], repeats=1, folds=4, selection="paper")
-    report = write(results, tmp_path)
-    assert "Optimistic: hyperparameters are the best on the scoring folds" in report.text
-    assert "many settings were scored on the same folds" in report.text
-
-
 def test_only_methods_with_settings_to_choose_are_called_optimistic(data, tmp_path):
     methods = [("searched", MeanOfFirst(), {"slope": [1.0, 2.0]}), ("by hand", MeanOfFirst())]
     report = write(bw.evaluate(*data, methods, repeats=1, folds=4, selection="paper"), tmp_path)

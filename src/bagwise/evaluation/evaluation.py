@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from threading import Lock
@@ -268,54 +268,37 @@ def evaluate(
 
 def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, retry_failed: bool = False) -> Results:
     """Run the cells of a plan that the store lacks, and return the results of all cells."""
-    metric = plan.record["metric"]
+    metric, results, lock = plan.record["metric"], {}, Lock()  # with processes, a thread of joblib takes the cells
+    tracker = Tracker(Counter(cell.method for cell in plan.cells), metric)
+    has_results = open_plan(store, plan)
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
-        run = _Run(plan, store, watch, retry_failed)
-        run.through(executor, bags, y)
-    results = Results(plan.record, run.results.values())
-    close_plan(store, plan, results.write)
-    return results
 
+        def note(result: dict, *, ran: bool = False) -> None:
+            with lock:
+                results[result["key"]] = result
+                watch(tracker.step(result, ran=ran))
 
-class _Run:
-    """One call of `evaluate`: finished results, pending cells and progress."""
+        def is_stored(cell: Cell) -> bool:
+            result = store.read(cell.key)
+            if result is None or (result["error"] and retry_failed):
+                return False
+            note(result)
+            return True
 
-    def __init__(self, plan: Plan, store, watch, retry_failed: bool):
-        self.store, self.watch, self.retry_failed = store, watch, retry_failed
-        self.results: dict[str, dict] = {}
-        self.lock = Lock()  # with processes, cells are taken from `unfinished` by a thread of joblib
-        self.tracker = Tracker(Counter(cell.method for cell in plan.cells), plan.record["metric"])
-        has_results = open_plan(store, plan)
-        pending = [cell for cell in plan.cells if not self.found(cell)]
+        pending = [cell for cell in plan.cells if not is_stored(cell)]
         # A second run on the same folder starts from the other end: the two meet, and little is done twice.
-        self.pending = pending[::-1] if has_results else pending
-        watch(self.tracker.step())
-
-    def through(self, executor, bags, y) -> None:
-        for cell, result in executor.run(run_cell, self.unfinished(), (bags, y)):
+        pending = pending[::-1] if has_results else pending
+        watch(tracker.step())
+        # Those that another run has finished meanwhile are left out when their turn comes.
+        for cell, result in executor.run(run_cell, (cell for cell in pending if not is_stored(cell)), (bags, y)):
             if isinstance(result, Lost):
                 result = finish(cell.about, {"error": result.reason}, selection=cell.selection)
-            self.store.write(result["key"], result)
-            self.note(result, ran=True)
-
-    def unfinished(self) -> Iterator[Cell]:
-        """Yield the cells to run, without those that another run has finished meanwhile."""
-        for cell in self.pending:
-            if not self.found(cell):
-                yield cell
-
-    def found(self, cell: Cell) -> bool:
-        result = self.store.read(cell.key)
-        if result is None or (result["error"] and self.retry_failed):
-            return False
-        self.note(result)
-        return True
-
-    def note(self, result: dict, *, ran: bool = False) -> None:
-        with self.lock:
-            self.results[result["key"]] = result
-            self.watch(self.tracker.step(result, ran=ran))
+            store.write(result["key"], result)
+            note(result, ran=True)
+    evaluated = Results(plan.record, results.values())
+    close_plan(store, plan, evaluated.write)
+    return evaluated
 
 
 # Scans ----------------------------------------------------------------------------------------------------------------
