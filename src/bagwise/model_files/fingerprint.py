@@ -282,9 +282,7 @@ def _list(value: list | tuple, described: dict) -> str:
 
 
 def _set(value: set | frozenset, described: dict) -> str:
-    elements = sorted(
-        _text(element, dict(described)) for element in value
-    )  # each with its own copy: a set has no order
+    elements = sorted(_text(item, dict(described)) for item in value)  # each with its own copy: a set has no order
     return f"{type(value).__name__}({', '.join(elements)})"
 
 

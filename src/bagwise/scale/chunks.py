@@ -68,7 +68,7 @@ class Layout:
 
 
 def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
-    """Return the columns of a table of which features and other roles are derived."""
+    """Return the columns of a table of which features and other roles are made."""
     derived = {f"{name}={level}": name for name, own_levels in levels.items() for level in (*own_levels, OTHER)}
     derived |= {f"{name}_{part}": name for name in dates for part in DATE_PARTS}
     return tuple(dict.fromkeys(str(derived.get(name, name)) for name in names if name is not None))

@@ -173,29 +173,30 @@ def _missing(part) -> dict:
 def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion, TrainingData]:
     """Fit each learner; one that fails is left out with a warning, as in memory."""
     stage, predicted, failed = clone(stage), [], None
-    stage.learners_ = {}
+    stage.learners_, carried = {}, data
     for name, learner in stage.learners:
         try:
-            fitted, result = fit_out_of_fold(learner, data)
+            fitted, carried, column = _cross_fit(learner, data)
         except (ValueError, np.linalg.LinAlgError) as error:
             failed = error
             warn_user(f"the learner {name!r} is left out: {error}")
             continue
         stage.learners_[name], stage.fold_ = fitted, fitted.fold_
-        predicted.append(result)
+        predicted.append(column)
     if failed is not None and not predicted:
         raise failed
     data.remember(stage)
-    parts = []
-    for parts_of_learners in zip(*(result.parts for result in predicted), strict=True):
-        changes = [part.change for part in parts_of_learners]
-        paths, columns = (tuple(getattr(result, name)[0] for result in changes) for name in ("paths", "columns"))
-        parts.append(replace(parts_of_learners[0], change=replace(changes[0], paths=paths, columns=columns)))
-    return stage, replace(predicted[0], parts=parts, names=tuple(map(str, stage.learners_)), _cached={})
+    return stage, carried.with_predictions(*predicted, names=tuple(map(str, stage.learners_)))
 
 
 def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, TrainingData]:
     """Predict all instances out of fold, by ridge on random features or by networks trained on rows that stream."""
+    stage, carried, column = _cross_fit(stage, data)
+    return stage, carried.with_predictions(column)
+
+
+def _cross_fit(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, TrainingData, tuple[list, int]]:
+    """Return the fitted stage, the data that it carries on, and its predictions with the column of the best ones."""
     stage, carried = clone(stage), data
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
@@ -207,9 +208,7 @@ def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Tr
         raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
     weight = np.ones(len(data)) if stage.weighting == "instance" else 1 / data.bag_arrays.totals
     weight = weight if data.weight is None else weight * data.weight
-    weight = weight * (
-        data.bag_arrays.sizes.sum() / (weight @ data.bag_arrays.totals)
-    )  # of mean one over the instances
+    weight *= data.bag_arrays.sizes.sum() / (weight @ data.bag_arrays.totals)  # of mean one over the instances
     regressor = prepared(stage.regressor, stage.scaler, stage.random_state)
     if data.covariates is not None:
         names = None if data.names is None else (*data.names, *data.covariate_names)
@@ -222,14 +221,13 @@ def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Tr
     carried = carried if stage.keep_covariates else replace(carried, covariate_names=())
     if len(errors) > 1:
         if stage.judge is not None:
-            errors = np.array(
-                [fit_head(clone(stage.judge), carried.with_columns(predicted, c)).error_ for c in range(len(errors))]
-            )
+            columns = [carried.with_predictions((predicted, c)) for c in range(len(errors))]
+            errors = np.array([fit_head(clone(stage.judge), column).error_ for column in columns])
         stage.candidate_errors_ = errors
     chosen = int(np.argmin(errors))
     stage.keep(result, chosen)
     carried.remember(stage)
-    return stage, carried.with_columns(predicted, chosen)
+    return stage, carried, (predicted, chosen)
 
 
 def _predictions(part, fold: np.ndarray, models) -> dict:

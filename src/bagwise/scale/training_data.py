@@ -145,7 +145,7 @@ class TrainingData:
 
     @cached_property
     def stand_in(self) -> Bags:
-        """Bags of zeros instance, of zeros zero, with the ids and groups: folds are made of them."""
+        """Bags of one instance that is zero, with the ids and groups: folds are made of them."""
         zeros, n = np.zeros((len(self), 1), dtype=np.float32), np.arange(len(self) + 1)
         return Bags._trusted(
             instances=zeros, offsets=n, ids=self.bag_arrays.ids, groups=self.bag_arrays.groups, compared=True
@@ -232,11 +232,12 @@ class TrainingData:
         remaining = self.covariate_names if covariate_names is None else covariate_names
         return replace(self, parts=parts, names=names, covariate_names=remaining, _cached={})
 
-    def with_columns(self, predicted: list[Arrays], column: int | None, names: tuple[str, ...] | None = None):
-        """Return the data with arrays of each partition, "predictions", in place of the instances."""
+    def with_predictions(self, *predicted: tuple[list[Arrays], int], names: tuple[str, ...] | None = None):
+        """Return the data with predictions in place of the instances: (arrays of each partition, column) of each."""
+        paths = [[(str(arrays[k].path("predictions")), c) for arrays, c in predicted] for k in range(len(self.parts))]
         parts = [
-            Derived(part, Replaced((str(arrays.path("predictions")),), (column,)), part.n_bags)
-            for part, arrays in zip(self.parts, predicted, strict=True)
+            Derived(part, partial(_replace_columns, columns=columns), part.n_bags)
+            for part, columns in zip(self.parts, paths, strict=True)
         ]
         return replace(self, parts=parts, names=names, _cached={})
 
@@ -300,17 +301,10 @@ def _select_bags(bags: Bags, positions: np.ndarray) -> Bags:
     return bags[positions]
 
 
-@dataclass(frozen=True)
-class Replaced:
+def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:
     """Replace the instances by columns of arrays in files."""
-
-    paths: tuple[str, ...]
-    columns: tuple
-
-    def __call__(self, bags: Bags) -> Bags:
-        arrays = [np.load(path, mmap_mode="r", allow_pickle=False) for path in self.paths]
-        columns = [np.array(array[:, [c]]) for array, c in zip(arrays, self.columns, strict=True)]
-        return bags._with(instances=np.hstack(columns), feature_names=None, has_missing=False)
+    arrays = [np.load(path, mmap_mode="r", allow_pickle=False)[:, [column]] for path, column in columns]
+    return bags._with(instances=np.hstack(arrays), feature_names=None, has_missing=False)
 
 
 def _columns(part) -> dict:
