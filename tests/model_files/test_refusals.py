@@ -48,8 +48,7 @@ FOREIGN = {
     "zip": (lambda: zipped(("a.txt", "hello")), "is a zip, but not a bagwise model.*no header.json"),
     "npz": (lambda: zipped(("header.json", "[1]")), "is a zip, but not a bagwise model.*is of another kind"),
     "cut": (lambda: cut(small_file()), "cut short or damaged.*; save the model again, or get an unbroken copy"),
-    "newer": (lambda: with_header(format=4), "has format 4, and this bagwise reads format 3; update it: pip install"),
-    "older": (lambda: with_header(format=2), "has the unreleased format 2.*fit the model and save it again"),
+    "newer": (lambda: with_header(format=4), "has format 4, and this bagwise reads format 3; update bagwise"),
     "no format": (lambda: with_header(format="3"), "its header has no valid 'format'"),
     "renamed": (lambda: small_file().replace(b"BagPipeline", b"BagPipelinE"), "does not match the checksum at its end"),
 }

@@ -109,8 +109,3 @@ def test_levels_that_are_not_there_are_refused(table):
     with pytest.raises(ValueError, match="kind='cv.' needs at least 3 bags, not 2"):
         two = table.filter(pa.compute.is_in(table["bag"], pa.array(["bag 1", "bag 2"])))
         fit_scan(scanned(two), Intervals("aggregated"))
-
-
-def test_without_a_target_there_is_nothing_to_calibrate_with(table):
-    with pytest.raises(ValueError, match="no target to learn from. Scan the table with target="):
-        fit_scan(bw.scan(table, bag="bag"), Intervals("aggregated"))

@@ -154,10 +154,7 @@ def _read_header(archive: ZipFile) -> dict:
     for name, kind in FIELDS.items():
         if not isinstance(header.get(name), kind):
             raise Refused(f"its header has no valid {name!r}; {AGAIN}")
-    if header["format"] > FORMAT:
+    if header["format"] != FORMAT:
         text = f"it has format {header['format']}, and this bagwise reads format {FORMAT}"
-        raise Refused(f"{text}; update it: pip install --upgrade bagwise")
-    if header["format"] < FORMAT:
-        text = f"it has the unreleased format {header['format']}, and this bagwise reads format {FORMAT}"
-        raise Refused(f"{text}; fit the model and save it again")
+        raise Refused(f"{text}; update bagwise (pip install --upgrade bagwise), or fit the model and save it again")
     return header
