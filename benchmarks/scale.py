@@ -2,6 +2,7 @@
 
 Each row of the table is a process of its own, which fits one method to a table on disk and predicts it. CPU seconds are
 those of the process and of all it starts. Another version is measured side by side with `PYTHONPATH=OTHER/src`.
+`--driver-bags 10` only fits a head to 10 million bags x 256 numbers, which are generated as blocks are read.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from resource import RUSAGE_CHILDREN, RUSAGE_SELF, getrusage
 
+import numpy as np
 from joblib.externals.loky import get_reusable_executor
 from scale_data import ORDERS, fresh, write
 from sklearn.metrics import r2_score
 
 import bagwise as bw
 from bagwise.execution import Dask, Processes, Serial
+from bagwise.regressors.row_blocks import RowBlocks
 
 WORKERS, LIMIT_MB, NEW_INSTANCES = 2, 900, 200_000
 ENGINES = ("one", "stream", "dask")
@@ -65,6 +68,35 @@ def measure(folder: str, engine: str, method: str, bag_size: int, chunk_rows: in
     return row | {"R²": float(r2_score(y, model.predict(bags)))}
 
 
+class GeneratedRows:
+    """Rows of bags that are drawn when they are read, so that nothing but the driver needs memory."""
+
+    def __init__(self, n_rows: int, seed: int):
+        self.shape, self.seed = (n_rows, 256), seed
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        low, high, _ = rows.indices(self.shape[0])
+        rng = np.random.default_rng([self.seed, low])
+        return rng.standard_normal((high - low, self.shape[1]), dtype=np.float32)
+
+
+def measure_driver(n_bags: int) -> None:
+    """Print the memory and CPU seconds of a head that is fitted to rows in blocks."""
+    sources = [GeneratedRows(len(part), seed) for seed, part in enumerate(np.array_split(np.arange(n_bags), 100))]
+    rows, rng = RowBlocks.of(*sources), np.random.default_rng(0)
+    slope, y = rng.standard_normal(256) / 16, rng.standard_normal(n_bags)
+    for bags, block in rows.blocks():
+        y[bags] += block @ slope
+    head, before = bw.method("input-kme:fourier"), getrusage(RUSAGE_SELF).ru_maxrss / 1e3
+    setting, start = head.settings()[0], cpu_seconds()
+    head.remember_targets(y, None)
+    head.fit_embedded(iter([(setting, head.embedding_for(setting), rows)]), y, None, None, None)
+    most = getrusage(RUSAGE_SELF).ru_maxrss / 1e3
+    print(
+        f"{n_bags:,} bags: {cpu_seconds() - start:.0f} CPU s, at most {most:,.0f} MB, {before:,.0f} MB before the fit"
+    )
+
+
 def print_table(header, rows: list) -> None:
     """Print a table in Markdown."""
     print("| " + " | ".join(header) + " |\n|" + "---|" * len(header))
@@ -88,10 +120,13 @@ def main() -> None:
     parser.add_argument("--chunk-rows", type=int, default=1_000_000)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()) / "bagwise-scale", help="kept there")
     parser.add_argument("--json", type=Path, help="write what was measured here, too")
+    parser.add_argument("--driver-bags", type=float, help="only measure the memory of a head, for so many million bags")
     parser.add_argument("--row", nargs=3, metavar=("FOLDER", "ENGINE", "METHOD"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.row:
         return print(json.dumps(measure(*options.row, options.bag_size, options.chunk_rows)))
+    if options.driver_bags:
+        return measure_driver(round(options.driver_bags * 1e6))
     rows = []
     how = ["--bag-size", str(options.bag_size), "--chunk-rows", str(options.chunk_rows)]
     for millions in options.millions:
