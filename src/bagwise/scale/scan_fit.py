@@ -15,6 +15,7 @@ from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings.summaries import Embedding
 from bagwise.intervals import Intervals
 from bagwise.methods import method
+from bagwise.regressors import AggregateGP, EvidenceRidge
 from bagwise.regressors.pipeline import BagPipeline, first_step
 from bagwise.scale.passes import PassDisplay, Passes, open_work
 from bagwise.scale.stages import fit_embedding, fit_head, fit_rows, fit_stage, is_streamed, warn_of_sample
@@ -120,7 +121,8 @@ def fit(model, data: TrainingData):
         from bagwise.scale.held_out import fit_intervals
 
         return fit_intervals(model, data)
-    if data.missing == "impute" and is_streamed(model) and not isinstance(first_step(model), Imputation):
+    imputes = isinstance(first_step(model), Imputation) or isinstance(model, EvidenceRidge | AggregateGP)
+    if data.missing == "impute" and is_streamed(model) and not imputes:
         model = imputed(model)
     since = data.passes.count
     fitted = _fit_steps(model, data) if is_streamed(model) else _fit_sample(model, data)

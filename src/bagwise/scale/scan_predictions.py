@@ -173,6 +173,8 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
     texts = [str(note.message) for note in notes if issubclass(note.category, UserWarning)]
     texts = [text for text in texts if "far outside the range of training" not in text]  # of all partitions below
     arrays["notes"] = np.array(texts, dtype=object) if texts else None
+    if getattr(first, "n_features_in_", bags.n_features) != bags.n_features:
+        bags = bags.spread()  # the method reads covariates as columns of the instances
     rows, far = find_far(bags.instances, first, bags.feature_names)
     arrays["far"] = bags_of(rows, bags.offsets) if far is not None else np.zeros(len(bags), dtype=bool)
     if far is not None:

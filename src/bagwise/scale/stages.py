@@ -413,6 +413,9 @@ def fit_head(head, data: TrainingData):
     if data.covariates is not None:
         names = None if data.names is None else (*data.names, *data.covariate_names)
         data = data.through(Bags.spread, names, ())
+    raw = data
+    if data.missing == "impute":  # after the covariates are columns, as in memory
+        head.imputation_, data = fit_imputation(Imputation(), data)
     weight = np.ones(len(data)) if data.weight is None else data.weight
     if isinstance(head, EvidenceRidge):
         fold = (
@@ -424,7 +427,7 @@ def fit_head(head, data: TrainingData):
         ends = [arrays["ends"] for arrays in data.each("exposures", _exposures)]
         exposures = None if ends[0].size == 0 else (min(low for low, _ in ends), max(high for _, high in ends))
         head.remember_exposures(exposures, data.bag_arrays.totals)
-    data.remember(head, apart=False)
+    raw.remember(head, apart=False)
     return head
 
 
