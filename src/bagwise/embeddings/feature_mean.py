@@ -16,7 +16,7 @@ from sklearn.base import clone
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.checks import check_options, one_of, whole_number
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
-from bagwise.embeddings.kernel_mean import spread_of
+from bagwise.embeddings.kernel_mean import spectral_root, spread_of
 from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Kernel, with_bandwidth
@@ -53,9 +53,8 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
 
 def whitening(gram: np.ndarray) -> np.ndarray:
     """Return W with W Wᵀ the pseudo-inverse of a Gram matrix, without directions lost to rounding."""
-    values, vectors = np.linalg.eigh(gram)
-    keep = values > values[-1] * len(gram) * np.finfo(float).eps
-    return vectors[:, keep] / np.sqrt(values[keep])
+    vectors, root = spectral_root(gram)
+    return vectors / root
 
 
 BLOCK_ROWS = 2048  # instances per block; 500 features of a block fit into the cache

@@ -372,11 +372,9 @@ class KernelMean(Embedding):
         self.map_, self.interpolant_, self.length_, self.error_ = "chebyshev", interpolant, interpolant.length, error
         nodes = interpolant.nodes
         if self.columns == "features":
-            values, vectors = np.linalg.eigh(self.kernel_(nodes, nodes))
-            keep = values > values[-1] * len(nodes) * np.finfo(float).eps
-            root = np.sqrt(values[keep])
-            self.to_features_ = interpolant.to_lagrange @ (vectors[:, keep] * root)
-            self.outside_ = vectors[:, keep] / root
+            vectors, root = spectral_root(self.kernel_(nodes, nodes))
+            self.to_features_ = interpolant.to_lagrange @ (vectors * root)
+            self.outside_ = vectors / root
         return True
 
     def _from_series(self, bags: Bags) -> np.ndarray:
@@ -395,11 +393,16 @@ class KernelMean(Embedding):
         gram = mean_gram(self.kernel_, bags, device=self.device, precision=self.precision)
         if self.columns == "gram":
             return gram
-        values, vectors = np.linalg.eigh(gram)
-        keep = values > values[-1] * len(gram) * np.finfo(float).eps
-        root = np.sqrt(values[keep])
-        self.to_features_ = vectors[:, keep] / root
-        return vectors[:, keep] * root
+        vectors, root = spectral_root(gram)
+        self.to_features_ = vectors / root
+        return vectors * root
+
+
+def spectral_root(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return eigenvectors and roots of eigenvalues of a Gram matrix, without directions lost to rounding."""
+    values, vectors = np.linalg.eigh(gram)
+    keep = values > values[-1] * len(gram) * np.finfo(float).eps
+    return vectors[:, keep], np.sqrt(values[keep])
 
 
 def spread_of(instances: np.ndarray) -> float:
