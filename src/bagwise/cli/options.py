@@ -23,7 +23,7 @@ Text, Texts = str | None, list[str] | None
 
 
 def check_tables(tables: list[str]) -> list[str]:
-    """Refuse the name of a method or a column in the place of a table."""
+    """Refuse the name of a method or a column where a table is expected."""
     for place, table in enumerate(tables):
         if "://" in table or any(sign in table for sign in "*?[") or Path(table).exists():
             continue
@@ -36,7 +36,7 @@ def check_tables(tables: list[str]) -> list[str]:
 
 
 def check_model(path: Path) -> Path:
-    """Refuse a table in the place of a model file."""
+    """Refuse a table where a model file is expected."""
     if path.suffix in ENDINGS and path.is_file():
         text = f"{path} is a table, and a model is expected. The model comes first, then the table: MODEL TABLE"
         raise typer.BadParameter(text)
