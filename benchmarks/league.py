@@ -354,7 +354,7 @@ def describe_run() -> dict:
 
 
 def read(path: Path) -> list[dict]:
-    """Return the lines of a results file: cells, and one line per run that describes it.
+    """Return the lines of a results file: cells, a line per run that describes it, and notes for the page.
 
     The last line of a run that was killed may be incomplete, and is left out.
     """
@@ -575,6 +575,7 @@ def write_page(path: Path, splits: int) -> str:
         f"{', '.join(f'{name} {number}' for name, number in line['versions'].items())}."
         for line in runs[-1:]
     ]
+    measured += [line["note"] for line in read(path) if "note" in line]
     parts = [
         INTRODUCTION.format(problems=len(table), splits=splits), *measured, not_run(cells, splits), "",
         overall(summary), "![Error against CPU seconds](pictures/league.png)\n",
