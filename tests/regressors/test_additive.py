@@ -4,6 +4,7 @@ import pytest
 import bagwise as bw
 from bagwise.regressors import AdditiveRegressor
 from bagwise.regressors.attention.network import Data, Network, attention_kernels
+from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(30)
@@ -65,6 +66,19 @@ def test_aggregated_instance_predictions_are_the_prediction(aggregate, bags):
     np.testing.assert_allclose(model.predict(bags), expected, rtol=1e-12)
     contributions = bw.explain(model, bags).contributions
     np.testing.assert_allclose([part.sum() for part in parts_of(bags, contributions)], expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("hidden", [(), (6,), (5, 4)])
+def test_networks_predict_their_held_out_bags_as_in_training(hidden):
+    model = AdditiveRegressor(**{**QUICK, "hidden": hidden, "blends": (1.0,)}).fit(BAGS, Y)
+    fold = few_folds(BAGS, QUICK["folds"], 0)
+    errors = []
+    for k in range(QUICK["folds"]):
+        values = parts_of(BAGS, model.networks_[k].predict(BAGS.instances))
+        held = np.flatnonzero(fold == k)
+        predictions = np.array([values[i].mean() for i in held])
+        errors.append(np.sum((Y[held] - predictions) ** 2) / np.sum((Y[held] - Y.mean()) ** 2))
+    assert np.mean(errors) == pytest.approx(model.errors_[0], rel=1e-4)
 
 
 def exposure(bags):

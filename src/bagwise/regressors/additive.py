@@ -9,8 +9,9 @@ import numpy as np
 from bagwise.bags import Bags
 from bagwise.bags.checks import check_options, within_range
 from bagwise.bags.segments import segment_sum
+from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Scale, checked_recipe
-from bagwise.regressors.attention.network import Data, Network, Split, attend, train_members
+from bagwise.regressors.attention.network import Data, Member, Network, Split, train_members
 from bagwise.regressors.bayesian.aggregate_gp import ExposureMixin, exposures
 from bagwise.regressors.bayesian.evidence_ridge import few_folds
 from bagwise.regressors.pipeline import BagRegressor
@@ -67,8 +68,8 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
         The λ chosen.
     errors_ : ndarray
         Mean squared error of held-out bags for each of ``blends``, relative to that of predicting the mean.
-    members_ : list
-        A network per fold: parameters, scale of the targets, error, epochs.
+    networks_ : NetworkEnsemble
+        A network per fold.
 
     Notes
     -----
@@ -136,15 +137,16 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
         fold = few_folds(bags, self.folds, recipe.seed)
         counted = weight > 0
         splits = [Split.of(counted, fold, r) for r in range(len(np.unique(fold[counted])))]
-        self.scale_ = Scale.of(bags.instances)
-        self.network_ = Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
+        scale = Scale.of(bags.instances)
+        rows = (bags.instances - scale.centre) / scale.deviation
+        data = Data(rows, np.empty((len(bags), 0)), bags.shares(), bags.offsets)
+        network = Network(bags.n_features, 0, tuple(self.hidden), pooling="mean", looks=1, head=())
         blends = np.array(self.blends, dtype=np.float64)
-        data = self._data(bags)
-        members = train_members(self.network_, data, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends)
+        members = train_members(network, data, y, weight, splits, recipe, n_jobs=self.n_jobs, blends=blends)
         self.errors_ = np.array([member.error for member in members]).reshape(len(blends), -1).mean(axis=1)
         best = int(np.argmin(self.errors_))
         self.blend_ = float(blends[best])
-        self.members_ = members[best * len(splits) : (best + 1) * len(splits)]
+        self.networks_ = _ensemble(network, members[best * len(splits) : (best + 1) * len(splits)], scale)
 
     def predict(self, bags) -> np.ndarray:
         bags = self._checked(bags)
@@ -161,14 +163,23 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
         return self.limited_contributions(self._values(bags) * self._weights(bags), bags, scale)
 
     def _values(self, bags: Bags) -> np.ndarray:
-        return attend(self.network_, self.members_, self._data(within_range(bags, self)))[1]
-
-    def _data(self, bags: Bags) -> Data:
-        rows = (bags.instances - self.scale_.centre) / self.scale_.deviation
-        return Data(rows, np.empty((len(bags), 0)), bags.shares(), bags.offsets)
+        return self.networks_.predict_checked(np.ascontiguousarray(within_range(bags, self).instances))
 
     def _check_options(self) -> None:
         check_options(self, aggregate=("mean", "sum"))
         blends = self.blends if isinstance(self.blends, tuple | list | np.ndarray) else ()
         if len(blends) == 0 or not all(isinstance(blend, Real) and 0 <= blend <= 1 for blend in blends):
             raise ValueError(f"blends must hold at least one number, each from 0 to 1, not {self.blends!r}")
+
+
+def _ensemble(network: Network, members: list[Member], scale: Scale) -> NetworkEnsemble:
+    """Return trained networks as an ensemble, which predicts instances in single precision."""
+    sizes = (network.n_features, *network.read, 1)
+    padded = layout(sizes)
+    parameters = np.zeros((len(members), padded[-1, BIAS_AT] + 1), dtype=np.float32)
+    for flat, member in zip(parameters, members, strict=True):
+        for (W, b), (inputs, outputs, at) in zip(layers(flat, padded), network.plan, strict=True):
+            W[:], b[:] = np.split(member.parameters[at : at + (inputs + 1) * outputs].reshape(-1, outputs), [inputs])
+    x_scaling = (np.tile(part, (len(members), 1)) for part in (scale.centre, 1.0 / scale.deviation))
+    y_scaling = (np.array([getattr(member.target, part) for member in members]) for part in ("mean", "scale"))
+    return NetworkEnsemble(sizes, parameters, *x_scaling, *y_scaling)

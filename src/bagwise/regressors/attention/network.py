@@ -264,8 +264,7 @@ def attention_kernels(training: bool = False):
 def attend(network: Network, members: list[Member], data: Data) -> tuple[np.ndarray, np.ndarray]:
     """Return predictions of the bags and attention of the instances, averaged over members.
 
-    With ``pooling="mean"`` the values h of the instances take the place of the attention. In double precision, so that
-    a bag's numbers do not depend on the other bags beyond rounding.
+    In double precision, so that a bag's numbers do not depend on the other bags beyond rounding.
     """
     kernels, arrays, n_bags = attention_kernels(), data.arrays(np.float64), len(data.sizes)
     order = np.arange(n_bags)
@@ -277,5 +276,5 @@ def attend(network: Network, members: list[Member], data: Data) -> tuple[np.ndar
             target, parameters = member.target, member.parameters.astype(np.float64)
             kernels.predict(arrays, network.shape, network.plan, order, batches, parameters, outputs, weights)
             predictions += target.mean + target.scale * outputs
-            attention += target.mean + target.scale * weights if network.pooling == "mean" else weights
+            attention += weights
     return predictions / len(members), attention / len(members)
