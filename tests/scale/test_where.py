@@ -81,7 +81,7 @@ def test_rows_are_chosen_exactly_and_row_groups_by_their_statistics(dataset, tex
 
 def test_runs_of_row_groups_break_where_one_is_left_out(dataset):
     scanned = scan(dataset / "year=2019", bag="site", ignore="when", where=[[("day", "<", 4)], [("day", ">=", 8)]])
-    assert [chunk.rows.groups for chunk in scanned.chunks] == [(0,), (2,)]
+    assert [chunk.groups for chunk in scanned.chunks] == [(0,), (2,)]
     assert scanned.chunks[1].name.endswith("a.parquet, row group 2")
 
 

@@ -1,6 +1,6 @@
 """A chunk: part of a table that reads itself, in whichever process it is.
 
-- `Chunk`: row groups of a Parquet file, whose place is a `FileRows`; `BagsChunk`: some `Bags` that are in memory.
+- `Chunk`: row groups of a Parquet file; `BagsChunk`: some `Bags` that are in memory.
 - `Layout`: which columns are read, and by which roles `bagwise.load` makes bags of them.
 - `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
   row can satisfy the conditions are not read.
@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from hashlib import blake2b
-from itertools import groupby, pairwise
+from itertools import pairwise
 from operator import and_
 from typing import Any
 
@@ -36,27 +36,14 @@ ROW = "__row__"  # the position of a row in the table
 
 @dataclass(frozen=True)
 class Layout:
-    """What is read of each chunk of a scan: which columns, which rows, and in which types.
+    """What is read of each chunk of a scan: which columns, which rows, and in which types."""
 
-    Attributes
-    ----------
-    roles : Roles
-        Those of `bagwise.load`, with all features named and the levels of categories given. The column of weights of
-        the bags is the label "bag_weights".
-    features, covariates : tuple of str
-        The names of the features of the bags, and of their covariates.
-    types : dict
-        The types of the columns, in which all files agree.
-    columns : tuple of str
-        The columns of the files that are read.
-    """
-
-    roles: Roles
+    roles: Roles  # with all features named and the levels given; the label "bag_weights" is the weight of the bags
     features: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     dtype: np.dtype = np.dtype(np.float64)
-    types: dict = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
+    types: dict = field(default_factory=dict)  # of the columns, in which all files agree
+    columns: tuple[str, ...] = ()  # of the files
     where: Where | None = None
     missing: str = "refuse"
     fill_values: tuple[float, ...] = ()
@@ -74,27 +61,20 @@ def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(derived.get(name, name)) for name in names if name is not None))
 
 
+@dataclass(frozen=True, repr=False)
 class Chunk:
-    """Part of a table in a file. It can be pickled: it holds only the place.
+    """Consecutive row groups of one Parquet file; only their place travels to a worker."""
 
-    Parameters
-    ----------
-    rows : FileRows
-        Where its rows are. ``n_rows`` counts them before `where` leaves some out.
-    layout : Layout
-        What is read of them.
-    """
-
-    def __init__(self, rows: FileRows, layout: Layout):
-        self.rows, self.layout = rows, layout
+    part: Part
+    groups: tuple[int, ...]
+    n_rows: int  # before `where` leaves some out
+    marks: tuple[bytes, ...]
+    layout: Layout
 
     @property
     def name(self) -> str:
-        return self.rows.name
-
-    @property
-    def n_rows(self) -> int:
-        return self.rows.n_rows
+        first, last = self.groups[0], self.groups[-1]
+        return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
 
     def __repr__(self) -> str:
         return f"Chunk: {self.name} ({self.n_rows:,} rows)"
@@ -105,10 +85,36 @@ class Chunk:
 
         columns, where = list(columns or self.layout.columns), self.layout.where
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
-        tables = self.rows.tables(needed, READ_ROWS)
         return pa.concat_tables(
-            self._typed((table if where is None else where.keep(table)).select(columns)) for table in tables
+            self._typed((table if where is None else where.keep(table)).select(columns))
+            for table in self._tables(needed)
         )
+
+    def _tables(self, columns: list[str]) -> Iterator:
+        """Yield tables with about `READ_ROWS` rows each, with little more than their pages in memory."""
+        import pyarrow as pa
+
+        # buffered, without prefetching: a row group may be larger than the memory for it
+        with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
+            self._refuse_change(file.metadata)
+            present = [name for name in columns if name in file.schema_arrow.names]
+            options = {"row_groups": list(self.groups), "columns": present, "use_threads": False}
+            with reading(self.name):
+                for batch in file.iter_batches(READ_ROWS, **options):
+                    yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
+
+    def _refuse_change(self, metadata) -> None:
+        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
+        if sum(there) != self.n_rows:
+            raise ValueError(
+                f"{self.name} has {sum(there):,} rows, and had {self.n_rows:,} when the table was scanned. The file "
+                "must not change. Scan the table again."
+            )
+        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
+            raise ValueError(
+                f"{self.name} has other columns or values than when the table was scanned. The file must not change. "
+                "Scan the table again."
+            )
 
     def _typed(self, table):
         """Cast columns to the type of all files, so that equal ids are equal."""
@@ -181,69 +187,6 @@ def cut_bags(bags: Bags, y, weight, chunk_rows: int) -> tuple[BagsChunk, ...]:
     )
 
 
-# Where the rows are -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class FileRows:
-    """Consecutive row groups of one Parquet file. Only its path, their numbers and their rows travel."""
-
-    part: Part
-    groups: tuple[int, ...]
-    n_rows: int
-    marks: tuple[bytes, ...] = ()
-
-    @property
-    def name(self) -> str:
-        first, last = self.groups[0], self.groups[-1]
-        return f"{self.part.name}, " + (f"row group {first}" if first == last else f"row groups {first} to {last}")
-
-    def tables(self, columns: list[str], rows: int) -> Iterator:
-        """Yield tables of these columns with about ``rows`` rows each, with little more than their pages in memory."""
-        import pyarrow as pa
-
-        # buffered, without prefetching: a row group may be larger than the memory for it
-        with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
-            self._refuse_change(file.metadata)
-            present = [name for name in columns if name in file.schema_arrow.names]
-            with reading(self.name):
-                for batch in file.iter_batches(rows, row_groups=list(self.groups), columns=present, use_threads=False):
-                    yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
-
-    def _refuse_change(self, metadata) -> None:
-        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
-        if sum(there) != self.n_rows:
-            raise ValueError(f"{self.name}: there are {sum(there):,} rows where {self.n_rows:,} were; scan it again")
-        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
-            raise ValueError(
-                f"{self.name}: columns or values are not what they were when the table was scanned; the file was "
-                "written anew: scan it again"
-            )
-
-
-def _mark(group) -> bytes:
-    """Return a hash of the footer of a row group: columns, types, sizes, positions and ranges.
-
-    A different hash shows that the rows have changed.
-    """
-    columns = (group.column(j) for j in range(group.num_columns))
-    facts = [
-        (
-            column.path_in_schema,
-            column.physical_type,
-            column.total_compressed_size,
-            column.data_page_offset,
-            _range(column.statistics),
-        )
-        for column in columns
-    ]
-    return blake2b(repr(facts).encode(), digest_size=8).digest()
-
-
-def _range(statistics) -> tuple | None:
-    return (statistics.min, statistics.max) if statistics is not None and statistics.has_min_max else None
-
-
 def plain_types(schema) -> dict:
     """Return the type of each column; of a dictionary, that of its values."""
     import pyarrow as pa
@@ -275,7 +218,7 @@ class Footer:
             table = self.schema.empty_table().select(visible(self.schema.names, columns, only))
             return self.part.add_values(table, columns)
 
-    def kept(self, where: Where | None, schema) -> list[int]:
+    def row_groups(self, where: Where | None, schema) -> list[int]:
         """Return the row groups that are not empty and may have a row that satisfies the conditions."""
         expression = None if where is None else where.by_statistics(schema)
         groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
@@ -319,18 +262,21 @@ def agree(footers: list[Footer], columns: list, *, only: bool):
     return stack(frames, [footer.part.name for footer in kinds.values()]).schema
 
 
-def cut(footer: Footer, groups: list[int], most: int) -> Iterator[FileRows]:
-    """Yield runs of consecutive row groups of at most ``most`` rows; a larger row group is a run of its own."""
-    for _, run in groupby(enumerate(groups), key=lambda pair: pair[1] - pair[0]):
-        held: list[int] = []
-        for _, k in run:
-            if held and sum(footer.sizes[i] for i in [*held, k]) > most:
-                yield _rows(footer, held)
-                held = []
-            held.append(k)
-        yield _rows(footer, held)
+def cut(footer: Footer, chunk_rows: int, layout: Layout, schema) -> list[Chunk]:
+    """Return chunks of consecutive row groups of at most ``chunk_rows`` rows; a larger row group is its own chunk."""
+    runs: list[list[int]] = []
+    for k in footer.row_groups(layout.where, schema):
+        if not runs or k != runs[-1][-1] + 1 or sum(footer.sizes[i] for i in [*runs[-1], k]) > chunk_rows:
+            runs.append([])
+        runs[-1].append(k)
+    sizes, marks = np.array(footer.sizes), np.array(footer.marks, dtype=object)
+    return [Chunk(footer.part, tuple(run), int(sizes[run].sum()), tuple(marks[run]), layout) for run in runs]
 
 
-def _rows(footer: Footer, groups: list[int]) -> FileRows:
-    marks = tuple(footer.marks[k] for k in groups)
-    return FileRows(footer.part, tuple(groups), sum(footer.sizes[k] for k in groups), marks)
+def _mark(group) -> bytes:
+    """Return a hash of columns, types, sizes, positions and ranges of a row group, which differs after a change."""
+    columns = [group.column(j) for j in range(group.num_columns)]
+    names = ("path_in_schema", "physical_type", "total_compressed_size", "data_page_offset")
+    ranges = [(s.min, s.max) for s in (column.statistics for column in columns) if s is not None and s.has_min_max]
+    facts = [[getattr(column, name) for name in names] for column in columns]
+    return blake2b(repr((facts, ranges)).encode(), digest_size=8).digest()

@@ -9,8 +9,9 @@ kept as arrays.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,73 +27,42 @@ MOST_SPREAD = 0.25  # share of the rows that may be of bags in several chunks, b
 
 @dataclass(frozen=True)
 class Partition:
-    """Some bags whose arrays are in a folder, or `Bags` in memory.
-
-    Attributes
-    ----------
-    name : str
-    n_rows, n_bags : int
-    arrays : Arrays, or the bags
-    about : dict
-        Names of columns, and what else the bags of all partitions have in common.
-    """
+    """Some bags whose arrays are in a folder, or `Bags` in memory; functions change them when they are loaded."""
 
     name: str
     n_rows: int
     n_bags: int
     arrays: Arrays | Bags
-    about: dict
+    about: dict  # names of columns, and what else the bags of all partitions have in common
+    changes: tuple[Callable[[Bags], Bags], ...] = ()
 
     def load(self) -> Bags:
         """Return the bags; their instances are a memory map."""
-        if isinstance(self.arrays, Bags):
-            return self.arrays
-        parts = {name: self.arrays[name] for name in self.arrays if name in _PARTS}
-        parts["instances"] = np.asarray(parts["instances"])
-        parts["offsets"] = np.array(parts["offsets"])
-        return Bags._trusted(**parts, **self.about, has_missing=bool(self.arrays["has_missing"]), compared=True)
+        bags = self.arrays
+        if isinstance(bags, Arrays):
+            parts = {name: bags[name] for name in bags if name in _PARTS}
+            parts |= {"instances": np.asarray(parts["instances"]), "offsets": np.array(parts["offsets"])}
+            bags = Bags._trusted(**parts, **self.about, has_missing=bool(bags["has_missing"]), compared=True)
+        for change in self.changes:
+            bags = change(bags)
+        return bags
+
+    def then(self, change: Callable[[Bags], Bags], n_bags: int | None = None) -> Partition:
+        """Return the partition with one more change, which leaves ``n_bags`` bags (default: all)."""
+        return replace(self, changes=(*self.changes, change), n_bags=self.n_bags if n_bags is None else n_bags)
 
 
 _PARTS = ("instances", "offsets", "ids", "groups", "weights", "covariates")
 
 
 @dataclass(frozen=True)
-class Derived:
-    """The bags of a partition, changed by a function when they are loaded."""
-
-    partition: Any
-    change: Any
-    n_bags: int
-
-    @property
-    def name(self) -> str:
-        return self.partition.name
-
-    @property
-    def n_rows(self) -> int:
-        return self.partition.n_rows
-
-    def load(self) -> Bags:
-        """Return the changed bags."""
-        return self.change(self.partition.load())
-
-
-@dataclass(frozen=True)
 class BagArrays:
-    """Arrays with an entry per bag, in the order of the partitions.
-
-    Attributes
-    ----------
-    ids, sizes, first : the id, the number of instances, and the position of the first row in the table
-    counted, totals : the number of instances of weight above zero, and the sum of the weights
-    groups, y, covariates, weight : as of the scan, or None
-    """
+    """Arrays with an entry per bag, in the order of the partitions."""
 
     ids: np.ndarray
     sizes: np.ndarray
-    first: np.ndarray
-    counted: np.ndarray
-    totals: np.ndarray
+    first: np.ndarray  # the position of the first row in the table
+    totals: np.ndarray  # the sum of the weights of the instances
     groups: np.ndarray | None
     y: np.ndarray | None
     covariates: np.ndarray | None
@@ -121,7 +91,8 @@ def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
         spread, n_rows = _spread_bags(passes.each("bag-hashes", _hashes, tasks, layout))
     n = -(-n_rows // scan.chunk_rows)
     split = passes.each("partition", _partition, tasks, layout, spread, n)
-    joined = passes.each("load", _load, [(_Numbered(k, n_rows // n),) for k in range(n)], layout, split) if n else []
+    numbered_parts = [(_Numbered(f"partition {k}", n_rows // n, k),) for k in range(n)]
+    joined = passes.each("load", _load, numbered_parts, layout, split) if n else []
     loaded = [arrays for arrays in [*split, *joined] if "ids" in arrays]
     if not loaded:
         raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
@@ -160,20 +131,14 @@ def _of_bags(scan: Scan, about: dict) -> tuple[list[Partition], BagArrays]:
 
 
 def _joined(per_bag: list) -> BagArrays:
-    def joined(name):
-        return (
-            None if per_bag[0].get(name) is None else np.concatenate([np.asarray(arrays[name]) for arrays in per_bag])
-        )
-
-    return BagArrays(**{name: joined(name) for name in BagArrays.__annotations__})
+    names = [name for name in BagArrays.__annotations__ if per_bag[0].get(name) is not None]
+    joined = {name: np.concatenate([np.asarray(arrays[name]) for arrays in per_bag]) for name in names}
+    return BagArrays(**dict.fromkeys(BagArrays.__annotations__) | joined)  # type: ignore[arg-type]
 
 
 def _bag_arrays(bags: Bags, y, weight, first) -> dict:
-    counted = totals = bags.sizes
-    if bags.weights is not None:
-        counted = np.add.reduceat(bags.weights > 0, bags.offsets[:-1], dtype=np.int64)
-        totals = np.add.reduceat(bags.weights, bags.offsets[:-1])
-    arrays = {"ids": bags.ids, "sizes": bags.sizes, "first": first, "counted": counted, "totals": totals.astype(float)}
+    totals = bags.sizes if bags.weights is None else np.add.reduceat(bags.weights, bags.offsets[:-1])
+    arrays = {"ids": bags.ids, "sizes": bags.sizes, "first": first, "totals": totals.astype(float)}
     return arrays | {"groups": bags.groups, "y": y, "covariates": bags.covariates, "weight": weight}
 
 
@@ -202,14 +167,10 @@ class Run:
         return pa.concat_tables(chunk.table(columns) for chunk in self.chunks)
 
 
-@dataclass(frozen=True)
-class _Numbered:
-    number: int
+class _Numbered(NamedTuple):
+    name: str
     n_rows: int
-
-    @property
-    def name(self) -> str:
-        return f"partition {self.number}"
+    number: int
 
 
 def _runs(scan: Scan) -> list[Run]:

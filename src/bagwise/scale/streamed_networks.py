@@ -34,13 +34,14 @@ from bagwise.instances.networks.cpu import (
 from bagwise.instances.networks.estimator import NetworkRegressor
 from bagwise.instances.out_of_fold import CrossFit, OutOfFold
 from bagwise.scale.passes import Arrays
-from bagwise.scale.training_data import Columns, TrainingData
+from bagwise.scale.training_data import TrainingData
 
 BUFFER_BYTES, BUFFER_ROWS = 2**27, 2**21  # of features; and never more rows, of which a network holds an order
 READINGS = 8  # of the data in an epoch, at most: rows of as many buffers are mixed in one
 LONGER = 1.01  # than on average a part may be, since its rows are drawn
 OPEN = 16  # partitions that are read alternately: the more, the more a buffer is like all rows
 TURN = 4096  # rows that are read of one of them before the next has its turn
+STATE = ("parameters", "memory", "stream", "steps")  # of a learner between two epochs
 NONE = -1  # the fold of a network that learns from all rows
 
 
@@ -55,25 +56,14 @@ class Buffer(NamedTuple):
 
 @dataclass(frozen=True)
 class RowStream:
-    """The rows of all partitions, a buffer at a time, in an order that is drawn for every epoch.
-
-    Attributes
-    ----------
-    parts : tuple of partitions
-    bag_values : tuple of Arrays
-        For each partition fold, weight (of mean one over the rows) and target of its bags.
-    n_features, dtype : of the rows
-    rows : int, the most rows of a buffer
-    readings : int, how many times the data are read in an epoch; every row is taken once
-    seed : int
-    """
+    """The rows of all partitions, a buffer at a time, in an order that is drawn for every epoch."""
 
     parts: tuple
-    bag_values: tuple[Arrays, ...]
+    bag_values: tuple[Arrays, ...]  # of each partition: fold, weight and target of its bags
     n_features: int
     dtype: np.dtype
-    rows: int
-    readings: int
+    rows: int  # the most in a buffer
+    readings: int  # of the data in an epoch; each row is taken once
     seed: int
 
     def buffers(self, epoch: int) -> Iterator[Buffer]:
@@ -175,13 +165,6 @@ def fit_networks(
 # Training -----------------------------------------------------------------------------------------------------------
 
 
-class FoldRows(NamedTuple):
-    """Of the rows of a fold: the moments of their columns, the last being the target, and their weight."""
-
-    columns: Columns
-    weight: float
-
-
 class Share(NamedTuple):
     """Networks that are trained side by side, and the fold that each never sees."""
 
@@ -199,7 +182,7 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
     recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.bag_arrays.sizes.sum())
     dtype = data.parts[0].load().dtype
     bag_values = tuple(data.each("network-targets", _bag_values, per_bag=(fold, weight, data.y)))
-    learners, y_scale = _beginners(recipe, width, _fold_rows(data, fold, weight), held)
+    learners, y_scale = _beginners(recipe, data, fold, weight, held)
     stream = RowStream(tuple(data.parts), bag_values, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
     n_shares, states = min(len(held), _workers(data.passes.executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
@@ -221,36 +204,15 @@ def _bag_values(part, fold, weight, y) -> dict:
     return {"fold": fold, "weight": weight, "y": y}
 
 
-def _fold_rows(data: TrainingData, fold, weight) -> dict[int, FoldRows]:
-    """Return the moments of the rows of each fold, and their weight."""
-    total: dict[int, FoldRows] = {}
-    names = list(Columns.__annotations__)
-    for arrays in data.each("fold-moments", _moments, per_bag=(fold, weight, data.y)):
-        for at, k in enumerate(arrays["folds"].tolist()):
-            fold_columns = Columns(int(arrays["n"][at]), *(np.array(arrays[name][at]) for name in names[1:]))
-            before = total.get(k)
-            columns = fold_columns if before is None else before.columns.merge(fold_columns)
-            total[k] = FoldRows(columns, float(arrays["weight"][at]) + (0.0 if before is None else before.weight))
-    return {k: total[k] for k in sorted(total)}
-
-
-def _moments(part, fold, weight, y) -> dict:
-    bags, folds = part.load(), np.unique(fold)
-    fold, y, share = bags.expand(fold), bags.expand(y), bags.expand(weight)
-    share = share if bags.weights is None else share * bags.weights
-    columns = []
-    for k in folds:
-        rows = fold == k
-        columns.append(Columns.of(np.column_stack([bags.instances[rows].astype(np.float64), y[rows]])))
-    arrays = {name: np.array([getattr(part, name) for part in columns]) for name in Columns.__annotations__}
-    return arrays | {"folds": folds, "weight": np.array([share[fold == k].sum() for k in folds])}
-
-
-def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: list[int]):
+def _beginners(recipe: Recipe, data: TrainingData, fold, weight, held: list[int]):
     """Return the networks before their first step, and the scale of the target of each."""
-    labels, parts = np.array(list(folds)), list(folds.values())
-    counts, weight = np.array([part.columns.n for part in parts]), np.array([part.weight for part in parts])
-    means, squares = (np.array([getattr(part.columns, name) for part in parts]) for name in ("mean", "scatter"))
+    labels, sizes, width = np.unique(fold), data.bag_arrays.sizes, data.n_features
+    columns = [data.select(fold == k).columns for k in labels]
+    counts, y_mean = np.bincount(fold, sizes), np.bincount(fold, sizes * data.y) / np.bincount(fold, sizes)
+    y_scatter = np.bincount(fold, sizes * (data.y - y_mean[fold]) ** 2)
+    means = np.column_stack([[part.mean for part in columns], y_mean])
+    squares = np.column_stack([[part.scatter for part in columns], y_scatter])
+    weights = np.bincount(fold, weight * data.bag_arrays.totals)
     shift, scale = moments_without(held, labels, counts, means, squares)
     scaled = np.array([recipe.standardise] * width + [recipe.scale_target])
     shift, scale = np.where(scaled, shift, 0.0), np.where(scaled, scale, 1.0)
@@ -259,7 +221,7 @@ def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: lis
         training = labels != k
         n_rows = int(counts[training].sum())
         scaling = shift[e, :-1].copy(), factor[e, :-1].copy(), float(shift[e, -1]), float(factor[e, -1])
-        decay = recipe.weight_decay * float(weight[training].sum() / n_rows)
+        decay = recipe.weight_decay * float(weights[training].sum() / n_rows)
         seed = [recipe.seed, max(k, 0)]  # as in memory: that of all rows is the first of its kind
         plan = layout((width, *recipe.hidden, 1))
         learners.append(Learner.begin(plan, scaling, recipe.batch(n_rows), decay, seed=seed))
@@ -268,13 +230,10 @@ def _beginners(recipe: Recipe, width: int, folds: dict[int, FoldRows], held: lis
 
 def _keep_states(learners: list[Learner], trained: list[Arrays]) -> None:
     """Copy the states after an epoch to the learners."""
-    states = {
-        name: np.concatenate([arrays[name] for arrays in trained])
-        for name in ("parameters", "memory", "stream", "steps")
-    }
-    for at, learner in enumerate(learners):
-        learner.parameters, learner.memory = states["parameters"][at].copy(), states["memory"][at].copy()
-        learner.stream, learner.steps = states["stream"][at].copy(), int(states["steps"][at])
+    for name in STATE:
+        values = np.concatenate([arrays[name] for arrays in trained])
+        for learner, value in zip(learners, values, strict=True):
+            setattr(learner, name, value.copy() if value.ndim else int(value))
 
 
 def _workers(executor, n_networks: int) -> int:
@@ -292,8 +251,7 @@ def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, n_job
         for buffer in stream.buffers(epoch):
             jobs = (delayed(_learn)(*job, buffer, rate) for job in zip(learners, share.held, strict=True))
             finite &= all(run(jobs))
-    names = ("parameters", "memory", "stream", "steps")
-    return {name: np.array([getattr(learner, name) for learner in learners]) for name in names} | {"finite": finite}
+    return {name: np.array([getattr(learner, name) for learner in learners]) for name in STATE} | {"finite": finite}
 
 
 def _learn(learner: Learner, held: int, buffer: Buffer, rate: float) -> bool:

@@ -31,7 +31,6 @@ from bagwise.io.table_output import as_html
 from bagwise.scale.chunks import (
     ROW,
     Chunk,
-    FileRows,
     Layout,
     agree,
     columns_read,
@@ -54,8 +53,6 @@ class Scan:
     ----------
     chunks : tuple
         The parts in which the table is read.
-    layout : Layout
-        What is read of each chunk.
     n_rows : int
         The rows of all files, by their footers, before ``where``.
     chunk_rows : int
@@ -112,8 +109,7 @@ class Scan:
     @property
     def files(self) -> dict[str, Part]:
         """The files that are read, by their paths."""
-        places = (getattr(chunk, "rows", None) for chunk in self.chunks)
-        return {place.part.path: place.part for place in places if isinstance(place, FileRows)}
+        return {chunk.part.path: chunk.part for chunk in self.chunks if isinstance(chunk, Chunk)}
 
     def warn_of_new_files(self) -> None:
         """Warn of files that appeared after the table was scanned; they are not read."""
@@ -283,45 +279,40 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, miss
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
-    runs = [run for footer in footers for run in cut(footer, footer.kept(where, schema), chunk_rows)]
+    layout = Layout(roles, types=plain_types(schema), where=where, missing=missing, fill_values=fill_values)
+    chunks = [chunk for footer in footers for chunk in cut(footer, chunk_rows, layout, schema)]
     n_rows = sum(sum(footer.sizes) for footer in footers)
-    if not runs:
+    if not chunks:
         raise ValueError(
             "The table has no rows. At least one is required."
             if n_rows == 0
             else f"No row can satisfy where: it leaves out all {n_rows:,} rows. Check the condition."
         )
-    layout, categories = _layout(runs, schema, roles, where)
-    layout = replace(layout, missing=missing, fill_values=fill_values)
+    layout, categories = _with_features(layout, chunks, schema)
     in_files = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
     _warn_of_left_out(FrameColumns(schema.empty_table().select(in_files)), roles, where)
-    paths = {run.part.path for run in runs}
+    paths = {chunk.part.path for chunk in chunks}
     unread = tuple(part.path for part in parts if part.path not in paths)
-    return Scan(tuple(Chunk(run, layout) for run in runs), layout, n_rows, chunk_rows, categories, source, unread)
+    chunks = [replace(chunk, layout=layout) for chunk in chunks]
+    return Scan(tuple(chunks), layout, n_rows, chunk_rows, categories, source, unread)
 
 
-def _layout(runs: list, schema, roles: Roles, where: Where | None) -> tuple[Layout, dict | None]:
-    """Return what is read of the files, and the features that stand for levels of each category."""
-    columns = FrameColumns(schema.empty_table())
+def _with_features(layout: Layout, chunks: list[Chunk], schema) -> tuple[Layout, dict | None]:
+    """Add the features to a layout; return also the features that stand for levels of each category."""
+    columns, roles = FrameColumns(schema.empty_table()), layout.roles
     levels: dict = roles.categories if isinstance(roles.categories, dict) else {}
     unknown: dict = {name: () for name in roles.category_list if name not in levels}
     _choose(columns, roles, levels | unknown)  # before any row is read
-    plain = Layout(roles, types=plain_types(schema), where=where)
-    levels = levels | _levels([Chunk(run, plain) for run in runs], list(unknown))
+    levels = levels | _levels(chunks, list(unknown))
     names, covariates, encoded = _choose(columns, roles, levels)
     single = all(name not in columns.names or columns.single(name) for name in names)
-    levels = {
-        name: tuple(feature[len(name) + 1 :] for feature in features_of_levels[:-1])
-        for name, features_of_levels in encoded.items()
-    }
+    levels = {name: tuple(level[len(name) + 1 :] for level in encoded[name][:-1]) for name in encoded}
     dates = tuple(dict.fromkeys([*as_list(roles.dates), *asked_levels(columns.names, roles)[1]]))
     read = [*names, *covariates, roles.bag, roles.target, roles.groups, roles.weights, *roles.labels.values()]
     features = roles.features if roles.features is not None else [name for name in names if name in columns.names]
-    categories = {
-        name: features_of_levels for name, features_of_levels in levels.items() if name in roles.category_list
-    }
+    categories = {name: levels[name] for name in levels if name in roles.category_list}
     layout = replace(
-        plain,
+        layout,
         roles=replace(roles, features=features, ignore=(), categories=categories),
         features=tuple(names),
         covariates=tuple(covariates),

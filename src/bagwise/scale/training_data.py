@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from bagwise.bags.folds import unit_hash, units_of
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.model_files.model_file import describe_counts
 from bagwise.regressors.row_blocks import RowBlocks
-from bagwise.scale.partitions import BagArrays, Derived, partition
+from bagwise.scale.partitions import BagArrays, Partition, partition
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
 
@@ -24,34 +24,25 @@ MOST_VALUES = 2**26  # numbers that are held in memory where a method needs bags
 
 @dataclass(frozen=True)
 class Columns:
-    """Moments and extremes of columns over all rows.
+    """Moments and extremes of columns over all rows."""
 
-    Attributes
-    ----------
-    n, mean, scatter : the number of rows, the mean, and Σ (x - mean)²
-    zeros : the number of zeros
-    low, high : the extremes
-    counted_low, counted_high : the extremes over the rows of weight above zero
-    """
-
-    n: int
+    n: int  # rows
     mean: np.ndarray
-    scatter: np.ndarray
-    zeros: np.ndarray
+    scatter: np.ndarray  # Σ (x - mean)²
+    zeros: np.ndarray  # the number of zeros
     low: np.ndarray
     high: np.ndarray
-    counted_low: np.ndarray
+    counted_low: np.ndarray  # over the rows of weight above zero
     counted_high: np.ndarray
 
     @classmethod
     def of(cls, X: np.ndarray, counted: np.ndarray | None = None) -> Columns:
-        """Return those of rows in memory, of which ``counted`` masks the ones of weight above zero."""
+        """Compute them of rows in memory; ``counted`` masks the rows of weight above zero."""
         wide = X.astype(np.float64)
         mean = wide[0] + (wide - wide[0]).mean(axis=0)  # from a row: a constant column has no rounding
         ends = [np.fmin.reduce(wide, axis=0), np.fmax.reduce(wide, axis=0)]
-        counted_ends = (
-            ends if counted is None else [extreme.reduce(wide[counted], axis=0) for extreme in (np.fmin, np.fmax)]
-        )
+        rows = wide if counted is None else wide[counted]
+        counted_ends = [np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)]
         return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends, *counted_ends)
 
     def merge(self, other: Columns) -> Columns:
@@ -70,15 +61,9 @@ class Columns:
 
     @classmethod
     def merged(cls, parts: list[Arrays]) -> Columns:
-        """Return those of all partitions, of which each has its own as arrays."""
-        columns = [
-            cls(int(arrays["n"]), *(np.array(arrays[name]) for name in list(cls.__annotations__)[1:]))
-            for arrays in parts
-        ]
-        total = columns[0]
-        for arrays in columns[1:]:
-            total = total.merge(arrays)
-        return total
+        """Merge those of all partitions."""
+        names = list(cls.__annotations__)[1:]
+        return reduce(cls.merge, (cls(int(part["n"]), *(np.array(part[name]) for name in names)) for part in parts))
 
     @property
     def deviation(self) -> np.ndarray:
@@ -92,26 +77,15 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Bags in partitions, with arrays that have an entry per bag.
+    """Bags in partitions, with arrays that have an entry per bag."""
 
-    Attributes
-    ----------
-    parts : list of partitions
-    bag_arrays : BagArrays
-    passes : Passes
-    names : tuple of str, of the features
-    covariate_names : tuple of str
-    weight : array, or None: the weights of the bags, of mean one over those above zero
-    missing : "refuse", "impute" while missing values are kept, or "imputed"
-    """
-
-    parts: list
+    parts: list[Partition]
     bag_arrays: BagArrays
     passes: Passes
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None  # of the features
     covariate_names: tuple[str, ...]
-    weight: np.ndarray | None = None
-    missing: str = "refuse"
+    weight: np.ndarray | None = None  # of the bags, of mean one over those above zero
+    missing: str = "refuse"  # "impute" while missing values remain, then "imputed"
     _cached: dict = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -183,7 +157,7 @@ class TrainingData:
                 parts.append(part)
             elif mask.any():
                 positions = np.flatnonzero(mask)
-                parts.append(Derived(part, partial(_select_bags, positions=positions), len(positions)))
+                parts.append(part.then(partial(_select_bags, positions=positions), len(positions)))
         weight = self.weight
         if weight is not None:
             weight = weight[chosen]
@@ -228,17 +202,15 @@ class TrainingData:
 
     def through(self, change: Callable, names=None, covariate_names: tuple | None = None) -> TrainingData:
         """Return the data with the bags of each partition changed by a function when they are loaded."""
-        parts = [Derived(part, change, part.n_bags) for part in self.parts]
+        parts = [part.then(change) for part in self.parts]
         remaining = self.covariate_names if covariate_names is None else covariate_names
         return replace(self, parts=parts, names=names, covariate_names=remaining, _cached={})
 
     def with_predictions(self, *predicted: tuple[list[Arrays], int], names: tuple[str, ...] | None = None):
         """Return the data with predictions in place of the instances: (arrays of each partition, column) of each."""
         paths = [[(str(arrays[k].path("predictions")), c) for arrays, c in predicted] for k in range(len(self.parts))]
-        parts = [
-            Derived(part, partial(_replace_columns, columns=columns), part.n_bags)
-            for part, columns in zip(self.parts, paths, strict=True)
-        ]
+        changes = [partial(_replace_columns, columns=columns) for columns in paths]
+        parts = [part.then(change) for part, change in zip(self.parts, changes, strict=True)]
         return replace(self, parts=parts, names=names, _cached={})
 
     @property
