@@ -202,26 +202,19 @@ def in_order(
     tasks: Iterable,
     shared: tuple = (),
     *,
-    name: str | None = None,
+    name: str = "tasks",
     report: Callable[[int], object] = bool,
 ) -> Iterator[Any]:
     """Yield ``function(task, *shared)`` for each task, in the order of the tasks, run by an executor.
 
-    See `execution` for the executors. An error in a task is raised here unchanged, once the tasks that have started
-    are finished; no other task is started. A dashboard shows the tasks by ``name``; ``report`` is called with the
-    number of each finished task.
-
-    Examples
-    --------
-    >>> from bagwise.execution import Serial
-    >>> list(in_order(Serial(), pow, [2, 3], (2,)))
-    [4, 9]
+    An error in a task is raised here unchanged, once the tasks that have started are finished; no other task is
+    started. A dashboard shows the tasks by ``name``; ``report`` is called with the number of each finished task.
     """
     early: dict[int, Any] = {}
     wrong: dict[int, tuple] = {}
     turn = 0
     until_wrong = takewhile(lambda _: not wrong, enumerate(tasks))
-    for (number, task), result in executor.run(Numbered(name or name_of(function)), until_wrong, (function, *shared)):
+    for (number, task), result in executor.run(Numbered(name), until_wrong, (function, *shared)):
         if isinstance(result, Failed | Lost):
             wrong[number] = result, task
         elif not wrong:
@@ -231,21 +224,5 @@ def in_order(
                 yield early.pop(turn)
                 turn += 1
     if wrong:
-        checked(*wrong[min(wrong)])
-
-
-def name_of(function) -> str:
-    """Return the name of a function's tasks: its ``title``, or ``fold-sums`` for ``_fold_sums``."""
-    function = getattr(function, "func", function)  # of functools.partial
-    if hasattr(function, "title"):
-        return function.title
-    return getattr(function, "__name__", type(function).__name__).strip("_").replace("_", "-")
-
-
-def checked(result, task=None) -> Any:
-    """Return the result, or raise the error of a task that failed or was lost."""
-    if isinstance(result, Failed):
-        raise result.error
-    if isinstance(result, Lost):
-        raise RuntimeError(f"{'' if task is None else f'{task}: '}{result.reason}")
-    return result
+        result, task = wrong[min(wrong)]
+        raise result.error if isinstance(result, Failed) else RuntimeError(f"{task}: {result.reason}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from bagwise.auto import AutoRegressor
 from bagwise.auto.cross_validation import CrossValidation, Fold
 from bagwise.auto.members import Member, count_folds, members_of
 from bagwise.auto.time_budget import TimeBudget
+from bagwise.bags import Bags
 from bagwise.bags.checks import compared, remember_range
 from bagwise.bags.folds import Folds
 from bagwise.bags.folds import count_folds as checked_folds
@@ -36,13 +38,13 @@ MOST_PARTS = 64
 
 def predict_bags(model, data: TrainingData) -> np.ndarray:
     """Predict the bags of all partitions."""
-    return data.row_per_bag("held-out", _predict, model)
+    return data.row_per_bag("held-out", partial(_predict, model))
 
 
-def _predict(part, model) -> dict:
+def _predict(model, bags: Bags) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of held-out bags: the user is not warned
-        return {"rows": model.predict(compared(part.load()))}
+        return model.predict(compared(bags))
 
 
 def fit_without(model, data: TrainingData, training: np.ndarray, held_out: np.ndarray) -> HeldOut:

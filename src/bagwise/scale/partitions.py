@@ -17,7 +17,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.folds import numbered
-from bagwise.bags.validation import ParameterError, name_bags, warn_user
+from bagwise.bags.validation import ParameterError, counted, name_bags, warn_user
 from bagwise.scale.chunks import ROW, BagsChunk, Chunk, Layout, load_bags
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
@@ -145,20 +145,12 @@ def _bag_arrays(bags: Bags, y, weight, first) -> dict:
 # Which rows are of which partition ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """Neighbouring chunks that are read together."""
 
-    chunks: tuple[Chunk, ...]
-
-    @property
-    def n_rows(self) -> int:
-        return sum(chunk.n_rows for chunk in self.chunks)
-
-    @property
-    def name(self) -> str:
-        more = len(self.chunks) - 1
-        return self.chunks[0].name + (f" (and {more:,} further chunk{'s' * (more > 1)})" if more else "")
+    name: str
+    n_rows: int
+    chunks: list[Chunk]
 
     def table(self, columns=None):
         """Read the chunks as one table."""
@@ -179,7 +171,8 @@ def _runs(scan: Scan) -> list[Run]:
         if runs[-1] and sum(other.n_rows for other in runs[-1]) + chunk.n_rows > scan.chunk_rows:
             runs.append([])
         runs[-1].append(chunk)
-    return [Run(tuple(run)) for run in runs]
+    more = [f" (and {counted(len(run) - 1, 'further chunk')})" if run[1:] else "" for run in runs]
+    return [Run(run[0].name + text, sum(c.n_rows for c in run), run) for run, text in zip(runs, more, strict=True)]
 
 
 def _hashes(run: Run, start: int, layout: Layout) -> dict:

@@ -31,18 +31,7 @@ LEAST_SECONDS = 0.1  # between two steps that are reported
 
 
 class Passes:
-    """Passes over partitions, in a work folder or in a temporary one. A context: the temporary folder is removed.
-
-    Parameters
-    ----------
-    executor : object with ``run``, optional
-        Default: this process; inside `bagwise.cluster` its workers.
-    work : path, optional
-        The folder that keeps the results; all workers must reach it.
-    within : path, optional
-        Where a temporary folder is made instead. Default: the system's folder for temporary files.
-    progress : function of a `PassStep`, optional
-    """
+    """Passes over partitions, in the folder ``work``, or in a temporary one ``within`` another, removed at the end."""
 
     def __init__(self, executor=None, *, work: Path | None = None, within=None, progress: Callable | None = None):
         if executor is not None and not hasattr(executor, "run"):
@@ -51,7 +40,7 @@ class Passes:
                 "bagwise.execution.Processes(2)."
             )
         self.executor = executor_for(None) if executor is None else executor
-        self.progress, self.keeps, self._count = progress, work is not None, 0
+        self.progress, self.keeps, self.count = progress, work is not None, 0
         self._temporary = TemporaryDirectory(prefix="bagwise-", dir=within, ignore_cleanup_errors=True)
         if work is not None:
             self._temporary.cleanup()
@@ -68,8 +57,8 @@ class Passes:
 
         The first item of a task is a partition, or something else with a name and a number of rows.
         """
-        self._count += 1
-        folder = self.folder / f"{self._count:03d}-{name}"
+        self.count += 1
+        folder = self.folder / f"{self.count:03d}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         places = [folder / f"{number:05d}" for number in range(len(tasks))]
         missing = [_Task(place, task) for place, task in zip(places, tasks, strict=True) if not _is_whole(place)]
@@ -81,7 +70,7 @@ class Passes:
 
     def _report(self, name: str, tasks: list, missing: list[_Task]) -> Callable[[int], None]:
         """Return a function that reports a `PassStep` when a task ends; tasks whose results exist take no time."""
-        rows, number, report = [_n_rows(task.call) for task in missing], self._count, self.progress
+        rows, number, report = [_n_rows(task.call) for task in missing], self.count, self.progress
         total = sum(map(_n_rows, tasks))
         first = done = total - sum(rows)
         started = reported = time.perf_counter()
@@ -101,11 +90,6 @@ class Passes:
         for path in () if self.keeps else self.folder.glob("*-*"):
             if int(path.name.partition("-")[0]) > since:
                 shutil.rmtree(path, ignore_errors=True)
-
-    @property
-    def count(self) -> int:
-        """The number of passes so far."""
-        return self._count
 
 
 class _Task(NamedTuple):

@@ -35,10 +35,7 @@ from bagwise.regressors import AggregateGP, EmbeddingRidge, EvidenceRidge, Predi
 from bagwise.regressors.embedding_ridge import reads_covariates
 from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.streamed_networks import fit_networks
-from bagwise.scale.training_data import (
-    MOST_VALUES,
-    TrainingData,
-)
+from bagwise.scale.training_data import MOST_VALUES, TrainingData
 
 MOST_FOLDS = 64
 CACHED_ROWS = 2048  # whose features stay in the core's cache
@@ -153,21 +150,12 @@ def fit_imputation(stage: Imputation, data: TrainingData) -> tuple[Imputation, T
     """Fit from the medians of the bags: of at most 100,000, by a hash of their ids."""
     stage = clone(stage)
     few = data.select(data.by_hash(MOST_MEDIANS * max(1, int(data.bag_arrays.sizes.mean())) * len(data.names or (1,))))
-    medians = few.each("medians", _medians)
     columns = Bags._trusted(instances=np.zeros((1, data.n_features)), offsets=[0, 1], feature_names=data.names)
-    missing = any(bool(arrays["missing"]) for arrays in data.each("missing", _missing))
-    stage.fit_medians(np.concatenate([arrays["rows"] for arrays in medians]), columns, has_missing=missing)
+    has_missing = bool(np.isnan(data.columns.mean).any())
+    stage.fit_medians(few.row_per_bag("medians", bag_medians), columns, has_missing=has_missing)
     data.remember(stage)
     names = None if data.names is None else (*data.names, *[SHARE] * stage.has_share_)
     return stage, replace(data.through(partial(_transform_bags, stage=stage), names), missing="imputed")
-
-
-def _medians(part) -> dict:
-    return {"rows": bag_medians(part.load())}
-
-
-def _missing(part) -> dict:
-    return {"missing": np.isnan(part.load().instances).any()}
 
 
 def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion, TrainingData]:
@@ -218,6 +206,7 @@ def _cross_fit(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Trainin
     predicted = data.each("predictions", _predictions, models, per_bag=(stage.fold_,))
     means = np.concatenate([arrays["means"] for arrays in predicted])
     errors = np.average((means - data.y[:, None]) ** 2, axis=0, weights=data.weight)
+    carried.remember(stage, apart=stage.keep_covariates)
     carried = carried if stage.keep_covariates else replace(carried, covariate_names=())
     if len(errors) > 1:
         if stage.judge is not None:
@@ -226,7 +215,6 @@ def _cross_fit(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Trainin
         stage.candidate_errors_ = errors
     chosen = int(np.argmin(errors))
     stage.keep(result, chosen)
-    carried.remember(stage)
     return stage, carried, (predicted, chosen)
 
 
@@ -295,10 +283,6 @@ def by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 # Embeddings: a row per bag --------------------------------------------------------------------------------------------
 
 
-def _transform(part, transform: Callable) -> dict:
-    return {"rows": transform(part.load())}
-
-
 def fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlocks]]:
     """Yield each setting of a head, the embedding fitted with it, and the rows of all bags."""
     settings = head.settings()
@@ -325,7 +309,7 @@ def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
     else:  # it learns nothing from the values
         embedding.fit(data.gather(np.arange(len(data)) == 0))
     data.remember(embedding)
-    return embedding, data.rows("rows", _transform, embedding.transform)
+    return embedding, data.row_blocks(data.rows("rows", embedding.transform))
 
 
 def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, RowBlocks]:
@@ -338,14 +322,13 @@ def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, 
     embedding.by_ = [(j, float(middle[j])) for j, _ in embedding.by_]
     data.remember(embedding)
     statistics = data.each("statistics", _all_statistics, embedding)
-    rows = RowBlocks.of(*(arrays.path("rows") for arrays in statistics), whole=data.bag_arrays.groups is not None)
     ends = [arrays["ends"] for arrays in statistics]
     low, high = np.fmin.reduce([low for low, _ in ends]), np.fmax.reduce([high for _, high in ends])
     missing, is_known = (
         np.logical_or.reduce([arrays[name] for arrays in statistics], axis=0) for name in ("missing", "is_known")
     )
     embedding.keep_columns((high > low) | (missing & is_known))
-    return embedding, rows.chosen_columns(np.flatnonzero(embedding.varies_))
+    return embedding, data.row_blocks(statistics).chosen_columns(np.flatnonzero(embedding.varies_))
 
 
 def _all_statistics(part, embedding: Statistics) -> dict:
@@ -362,7 +345,7 @@ def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[Landma
     sums = data.each("landmarks", _landmark_sums, embedding)
     second, outer = (np.sum([arrays[name] for arrays in sums], axis=0) for name in ("second", "outer"))
     embedding.keep_noise_sums(second, outer, sum(int(arrays["n_several"]) for arrays in sums))
-    return embedding, RowBlocks.of(*(arrays.path("rows") for arrays in sums), whole=data.bag_arrays.groups is not None)
+    return embedding, data.row_blocks(sums)
 
 
 def _landmark_sums(part, embedding: LandmarkMean) -> dict:
@@ -385,7 +368,8 @@ def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[
     longest: dict[tuple, KernelMean] = {}
     for key, embedding in zip(keys, fitted, strict=True):
         longest[key] = max(embedding, longest.get(key, embedding), key=lambda each: each.length_)
-    rows = {key: data.rows("polynomials", _transform, embedding.polynomial_means) for key, embedding in longest.items()}
+    means = {key: data.rows("polynomials", embedding.polynomial_means) for key, embedding in longest.items()}
+    rows = {key: data.row_blocks(results) for key, results in means.items()}
     return fitted, [rows[key].through(embedding.to_features_) for key, embedding in zip(keys, fitted, strict=True)]
 
 
@@ -404,7 +388,7 @@ def fit_head(head, data: TrainingData):
     if isinstance(head, EmbeddingRidge):
         head.check_offset(data.n_features)
         head.remember_targets(data.y, data.weight)
-        offset = 0.0 if head.offset == "none" else data.row_per_bag("offset", _offsets, head.offset)
+        offset = 0.0 if head.offset == "none" else data.row_per_bag("offset", partial(pooled, statistic=head.offset))
         head.fit_embedded(
             fit_embeddings(head, data), data.y - offset, data.weight, data.bag_arrays.groups, data.covariates
         )
@@ -435,10 +419,6 @@ def _exposures(part) -> dict:
     weights = part.load().weights
     counted = np.empty(0) if weights is None else weights[weights > 0]
     return {"ends": np.array([counted.min(), counted.max()]) if len(counted) else counted}
-
-
-def _offsets(part, offset: str) -> dict:
-    return {"rows": pooled(part.load(), offset)}
 
 
 def _fit_blend(head: PredictionBlend, data: TrainingData) -> PredictionBlend:

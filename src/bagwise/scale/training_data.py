@@ -86,7 +86,7 @@ class TrainingData:
     covariate_names: tuple[str, ...]
     weight: np.ndarray | None = None  # of the bags, of mean one over those above zero
     missing: str = "refuse"  # "impute" while missing values remain, then "imputed"
-    _cached: dict = field(default_factory=dict, compare=False)
+    _samples: dict = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
@@ -162,7 +162,7 @@ class TrainingData:
         if weight is not None:
             weight = weight[chosen]
             weight = weight / weight[weight > 0].mean() if (weight > 0).any() else weight
-        return replace(self, parts=parts, bag_arrays=self.bag_arrays[chosen], weight=weight, _cached={})
+        return replace(self, parts=parts, bag_arrays=self.bag_arrays[chosen], weight=weight)
 
     def cut(self, per_bag: np.ndarray) -> list[np.ndarray]:
         """Return the entries of the bags of each partition."""
@@ -191,42 +191,43 @@ class TrainingData:
         tasks = [(part, *(cut[k] for cut in cuts)) for k, part in enumerate(self.parts)]
         return self.passes.each(name, function, tasks, *shared)
 
-    def rows(self, name: str, function: Callable, *shared) -> RowBlocks:
-        """Map a function that gives "rows", a row per bag; the rows stay on disk."""
-        results = self.each(name, function, *shared)
-        return RowBlocks.of(*(arrays.path("rows") for arrays in results), whole=self.bag_arrays.groups is not None)
+    def rows(self, name: str, transform: Callable[[Bags], np.ndarray]) -> list[Arrays]:
+        """Map a function of `Bags` that returns a row per bag, as the array "rows"."""
+        return self.each(name, _transform, transform)
 
-    def row_per_bag(self, name: str, function: Callable, *shared) -> np.ndarray:
-        """Map a function that gives "rows", and return those of all bags."""
-        return np.concatenate([arrays["rows"] for arrays in self.each(name, function, *shared)])
+    def row_per_bag(self, name: str, transform: Callable[[Bags], np.ndarray]) -> np.ndarray:
+        """Return the rows of all bags in memory."""
+        return np.concatenate([arrays["rows"] for arrays in self.rows(name, transform)])
+
+    def row_blocks(self, results: list[Arrays]) -> RowBlocks:
+        """Return the arrays "rows" of a pass, which stay on disk."""
+        return RowBlocks.of(*(arrays.path("rows") for arrays in results), whole=self.bag_arrays.groups is not None)
 
     def through(self, change: Callable, names=None, covariate_names: tuple | None = None) -> TrainingData:
         """Return the data with the bags of each partition changed by a function when they are loaded."""
         parts = [part.then(change) for part in self.parts]
         remaining = self.covariate_names if covariate_names is None else covariate_names
-        return replace(self, parts=parts, names=names, covariate_names=remaining, _cached={})
+        return replace(self, parts=parts, names=names, covariate_names=remaining)
 
     def with_predictions(self, *predicted: tuple[list[Arrays], int], names: tuple[str, ...] | None = None):
         """Return the data with predictions in place of the instances: (arrays of each partition, column) of each."""
         paths = [[(str(arrays[k].path("predictions")), c) for arrays, c in predicted] for k in range(len(self.parts))]
         changes = [partial(_replace_columns, columns=columns) for columns in paths]
         parts = [part.then(change) for part, change in zip(self.parts, changes, strict=True)]
-        return replace(self, parts=parts, names=names, _cached={})
+        return replace(self, parts=parts, names=names)
 
-    @property
+    @cached_property
     def columns(self) -> Columns:
         """Moments and extremes of the columns of all instances."""
-        if "columns" not in self._cached:
-            self._cached["columns"] = Columns.merged(self.each("columns", _columns))
-        return self._cached["columns"]
+        return Columns.merged(self.each("columns", _columns))
 
     def sample(self, size: int, seed: int) -> np.ndarray:
         """Return the distinct rows of the smallest hashes of their content, as `sample_rows` chooses them in memory."""
-        if (size, seed) not in self._cached:
+        if (size, seed) not in self._samples:
             samples = self.each("sample", _sample, size, seed)
             keys, rows = (np.concatenate([arrays[name] for arrays in samples]) for name in ("keys", "rows"))
-            self._cached[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
-        return self._cached[size, seed]
+            self._samples[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
+        return self._samples[size, seed]
 
     # What estimators remember of their training ----------------------------------------------------------------------
 
@@ -235,20 +236,13 @@ class TrainingData:
 
         ``apart`` says whether it is given covariates; with ``profile``, it also learns what `bagwise.novelty` needs.
         """
-        ends: dict[str, Any] = {"instances": np.vstack([self.columns.counted_low, self.columns.counted_high])}
+        ends = np.vstack([self.columns.counted_low, self.columns.counted_high])
+        parts: dict[str, Any] = {"instances": ends, "offsets": np.arange(3), "ids": np.arange(2)}
+        parts |= {"missing": self.missing, "has_missing": bool(np.isnan(ends).any())}
         if apart and self.covariates is not None:
             covariates = np.vstack([self.covariates.min(axis=0), self.covariates.max(axis=0)])
-            ends |= {"covariates": covariates, "covariate_names": self.covariate_names}
-        few = Bags._trusted(
-            **ends,
-            offsets=np.arange(3),
-            ids=np.arange(2),
-            feature_names=self.names,
-            compared=True,
-            missing=self.missing,
-            has_missing=bool(np.isnan(ends["instances"]).any()),
-        )
-        remember_columns(estimator, few)
+            parts |= {"covariates": covariates, "covariate_names": self.covariate_names}
+        remember_columns(estimator, Bags._trusted(**parts, feature_names=self.names, compared=True))
         estimator.n_bags_in_ = len(self)
         if profile:
             self.remember_profile(estimator)
@@ -277,6 +271,10 @@ def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:
     """Replace the instances by columns of arrays in files."""
     arrays = [np.load(path, mmap_mode="r", allow_pickle=False)[:, [column]] for path, column in columns]
     return bags._with(instances=np.hstack(arrays), feature_names=None, has_missing=False)
+
+
+def _transform(part, transform: Callable[[Bags], np.ndarray]) -> dict:
+    return {"rows": transform(part.load())}
 
 
 def _columns(part) -> dict:
