@@ -1,4 +1,4 @@
-"""A league: methods of bagwise and what users would otherwise take, on the same splits of fourteen open problems.
+"""A league: methods of bagwise and the usual alternatives, on the same splits of fourteen open problems.
 
     python benchmarks/league.py environment ENV --python 3.12     make a virtual environment with all libraries
     ENV/bin/python benchmarks/league.py run --tables DATA         fit everything; about 3 hours of one core
@@ -129,10 +129,10 @@ TABLES = {
 
 def problems(tables: Path | None) -> dict[str, Problem]:
     kinds = {
-        "noisy": "every instance a noisy view of the target",
-        "mean": "linear in the bag mean",
-        "shape": "the spread in one direction",
-        "prime": "one key instance",
+        "noisy": "each instance is a noisy view of the target",
+        "mean": "the target is linear in the bag mean",
+        "shape": "the target is the spread in one direction",
+        "prime": "the target depends on one key instance",
     }
     gaussian = partial(bw.datasets.make_gaussian, shape="nonlinear")
     sky = {f"pixels, {name}": partial(bw.datasets.make_aerosol, cloud_fraction=name) for name in ("clear", "cloudy")}
@@ -143,9 +143,9 @@ def problems(tables: Path | None) -> dict[str, Problem]:
             if tables is not None and (tables / file).exists()
         },
         **{name: Problem("aerosol simulation", drawn(make, 200, 500)) for name, make in sky.items()},
-        "Law": Problem("chi-square, half of the bags with 5 instances", law, seconds=180),
-        "Wang, Gaussian": Problem("Gaussian, nonlinear", drawn(gaussian, 100, 500)),
-        "Wang, outliers": Problem("Outlier2, nonlinear", drawn(outliers, 100, 500)),
+        "Law": Problem("chi-square distributions; half of the bags have 5 instances", law, seconds=180),
+        "Wang, Gaussian": Problem("Gaussian instances, nonlinear target", drawn(gaussian, 100, 500)),
+        "Wang, outliers": Problem("the simulation Outlier2 of Wang et al., nonlinear target", drawn(outliers, 100, 500)),
         **{
             kind: Problem(text, drawn(partial(bw.datasets.make_problem, kind), 200, 500))
             for kind, text in kinds.items()
@@ -166,7 +166,7 @@ def bag_means(bags) -> np.ndarray:
 
 
 def statistics(bags) -> np.ndarray:
-    """Return mean, deviation, least, median and greatest of each feature, the size of the bag, and its covariates."""
+    """Return mean, deviation, minimum, median and maximum of each feature, the size of the bag, and its covariates."""
     parts = (np.mean, np.std, np.min, np.median, np.max)
     rows = np.array([np.concatenate([part(bag, axis=0) for part in parts] + [[len(bag)]]) for bag in bags])
     return rows if bags.covariates is None else np.hstack([rows, bags.covariates])
@@ -592,8 +592,8 @@ PICTURE = ROOT / "docs" / "pictures" / "league.png"
 INTRODUCTION = """\
 # League
 
-`auto`, three other methods of bagwise, and seven approaches that users would otherwise take, on {problems} open
-problems. All methods get the same training bags and predict the same test bags.
+This page compares `auto`, three other methods of bagwise and seven alternatives on {problems} open problems. All
+methods get the same training bags and predict the same test bags.
 [Why not group means and a forest? Why not AutoGluon?](why.md) discusses the result.
 
 ```
@@ -602,25 +602,28 @@ ENV/bin/python benchmarks/league.py run --tables DATA --splits {splits}
 ENV/bin/python benchmarks/league.py page --splits {splits}
 ```
 
-The second command can be stopped and goes on where it was.
+You can stop the second command at any time; the same command continues it.
 DATA is a folder with the real tables; without `--tables` only the simulations run.
 
-- *Splits*: the first {splits} of five. Peptides have the official folds of their source, whose bags are related;
-  `auto`, the methods of bagwise and AutoGluon keep those folds together when they validate inside the training bags.
-  The other tables are cut into five random folds. Simulations are drawn anew for each split: 200 bags to learn from
-  (Wang: 100, Law: 1,000) and 500 to predict (Law: 1,000).
-- *Outside baselines*: forests have 300 trees and try a third of the columns at a split. *Statistics* are mean,
-  deviation, least, median and greatest of each feature, and the size of the bag. LightGBM has its defaults. AutoGluon
-  gets the statistics, one core, and a limit of 30 s (`medium_quality`), or 90 s for simulations and 180 s for real
-  tables and Law (`best_quality`); foundation models and fastai are not installed. The attention network of
-  mikit-learn has its defaults, on standardised features and targets. *DeepSets* are five networks of torch, each
-  stopped early on another fifth of the training bags.
+- *Splits*: the first {splits} of five. For peptides, these are the official folds of the source. Peptides of one fold
+  are related, so the methods of bagwise and AutoGluon keep each fold together when they cross-validate inside the
+  training bags. The other tables are divided into five random folds. Simulations are drawn anew for each split: 200
+  training bags (Wang: 100, Law: 1,000) and 500 test bags (Law: 1,000).
+- A *cell* is one method on one split of one problem.
+- *Outside baselines*: forests have 300 trees and try a third of the columns at a split. *Statistics* are the
+  mean, standard deviation, minimum, median and maximum of each feature, and the size of the bag. LightGBM has its
+  defaults. AutoGluon gets the statistics and one core. Its time limit is 30 s for `medium_quality`; for `best_quality`
+  it is 90 s on simulations, and 180 s on real tables and Law. Foundation models and fastai are not installed. The
+  attention network of mikit-learn has its defaults, on standardised features and targets. *DeepSets* is the average of
+  five torch networks, each with early stopping on a different fifth of the training bags.
 - *Error*: root mean squared error over the test bags of all splits. The paired interval is a bootstrap of splits and of
   bags within splits; a method is better or worse *beyond noise* if its interval excludes zero.
-- *CPU*: seconds of one fit and its predictions in one process and one thread, other cells running beside it.
-- *Over all problems*: geometric mean of the errors relative to `auto`, over all problems, the real tables and the
-  simulations; mean rank; both with a 95 % bootstrap interval over problems; on how many problems `auto` is better, or
-  worse, beyond noise; geometric mean of CPU seconds. A method that ran on fewer splits is compared on those.
+- *CPU s*: CPU seconds of one fit and its predictions, in one process and one thread, while other cells ran on the
+  same machine.
+- *The first table* summarises all problems. *Error / error of auto* is the geometric mean over all problems, then over
+  the real tables and over the simulations alone. This mean and the mean rank have 95 % bootstrap intervals over
+  problems. *auto better* and *auto worse* count the problems on which the difference is beyond noise. *CPU s* is a
+  geometric mean, too. If a method has fewer splits than `auto`, both are compared on the splits of that method.
 
 How to read it:
 
@@ -628,10 +631,10 @@ How to read it:
 - Most of these tables and kinds of simulation were also used while `auto` was developed, so its lead may be smaller on
   new data.
 - Few splits say little about how much results differ between splits. The intervals over problems are the safer guide.
-- AutoGluon would use more time and cores if it had them: with more time its errors may be lower. Some of its learners
-  ran on several threads in spite of the setting, which counts as CPU seconds.
+- AutoGluon uses all the time and cores that it gets, so with more of them its errors may be lower. Some of its
+  learners ran on several threads in spite of the setting; its CPU seconds include them.
 
-In bold, methods of bagwise.
+Methods of bagwise are in bold.
 """
 
 
