@@ -145,7 +145,7 @@ def problems(tables: Path | None) -> dict[str, Problem]:
         **{name: Problem("aerosol simulation", drawn(make, 200, 500)) for name, make in sky.items()},
         "Law": Problem("chi-square distributions; half of the bags have 5 instances", law, seconds=180),
         "Wang, Gaussian": Problem("Gaussian instances, nonlinear target", drawn(gaussian, 100, 500)),
-        "Wang, outliers": Problem("the simulation Outlier2 of Wang et al., nonlinear target", drawn(outliers, 100, 500)),
+        "Wang, outliers": Problem("simulation Outlier2 of Wang et al., nonlinear target", drawn(outliers, 100, 500)),
         **{
             kind: Problem(text, drawn(partial(bw.datasets.make_problem, kind), 200, 500))
             for kind, text in kinds.items()
