@@ -33,15 +33,7 @@ class NoWorkers(ConnectionError):
 
 @contextmanager
 def connected(where=None, *, n_workers: int | None = None) -> Iterator:
-    """Yield a client whose workers match this process; a client that was opened here is closed at the end.
-
-    Parameters
-    ----------
-    where : str, distributed.Client or None
-        The address of a scheduler, a client, or None for processes of this machine.
-    n_workers : int, optional
-        Number of processes on this machine, one thread each; default one per core.
-    """
+    """Yield a client, as of `cluster`, whose workers match this process; close it at the end if it was opened here."""
     with _client(where, n_workers) as client:
         try:
             client.wait_for_workers(1, timeout=WAIT)
@@ -63,19 +55,28 @@ def need_distributed():
 
 
 def _client(where, n_workers):
+    """Return a context of a client, which closes the client if it is opened here."""
     distributed = need_distributed()
     if where is None:
         return _of_this_machine(distributed, n_workers)
     if n_workers is not None:
         raise ValueError("n_workers is for a cluster of this machine; one that runs already has the workers it has")
-    if isinstance(where, str):
-        return _opened(distributed, where)
-    if not isinstance(where, distributed.Client):
+    if isinstance(where, distributed.Client):
+        if where.asynchronous or where.status != "running":
+            state = "asynchronous" if where.asynchronous else where.status
+            raise ValueError(f"the client is {state}; a cluster needs one that is running and not asynchronous")
+        return nullcontext(where)
+    if not isinstance(where, str):
         raise TypeError(f"a cluster is the address of a scheduler, a distributed.Client or None, not {where!r}")
-    if where.asynchronous or where.status != "running":
-        state = "asynchronous" if where.asynchronous else where.status
-        raise ValueError(f"the client is {state}; a cluster needs one that is running and not asynchronous")
-    return nullcontext(where)
+    if not ADDRESS.fullmatch(where):  # Dask would wait for it, or with none start workers here
+        raise ValueError(f"{where!r} is not the address of a Dask scheduler; one looks like tcp://10.0.0.1:8786")
+    try:
+        return closing(distributed.Client(where, timeout=WAIT, set_as_default=False))
+    except OSError as error:
+        raise ConnectionError(
+            f"no Dask scheduler answers at {where} ({error}): start one with `dask scheduler` and workers with "
+            f"`dask worker {where}`, or give the address that the scheduler prints"
+        ) from error
 
 
 @contextmanager
@@ -97,18 +98,6 @@ def _of_this_machine(distributed, n_workers):
     finally:
         with suppress(TimeoutError):  # a worker of a busy machine may take longer to end; what it did is done
             local.close()
-
-
-def _opened(distributed, address: str):
-    if not ADDRESS.fullmatch(address):  # Dask would wait for it, or with none start workers here
-        raise ValueError(f"{address!r} is not the address of a Dask scheduler; one looks like tcp://10.0.0.1:8786")
-    try:
-        return closing(distributed.Client(address, timeout=WAIT, set_as_default=False))
-    except OSError as error:
-        raise ConnectionError(
-            f"no Dask scheduler answers at {address} ({error}): start one with `dask scheduler` and workers with "
-            f"`dask worker {address}`, or give the address that the scheduler prints"
-        ) from error
 
 
 def _compare(versions: dict) -> None:
@@ -160,24 +149,20 @@ class Dask:
     def run(self, function: Callable, tasks: Iterable, shared: tuple = ()) -> Iterator[tuple[Any, Any]]:
         """Yield (task, result) as `Serial.run` does, in the order in which the tasks finish."""
         with connected(self.client) as client:
-            yield from _run(client, function, iter(tasks), shared)
+            lost = []
+            for task, result in _in_window(client, function, tasks, send(client, shared)):
+                if isinstance(result, Lost):
+                    lost.append(task)
+                else:
+                    yield task, result
+            for task in lost:
+                try:  # the data is sent anew: it may have been on its way when too many workers died
+                    yield next(_in_window(client, function, [task], send(client, shared)))
+                except NoWorkers as error:
+                    yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
 
 
-def _run(client, function, tasks: Iterator, shared) -> Iterator[tuple[Any, Any]]:
-    lost = []
-    for task, result in _in_window(client, function, tasks, send(client, shared)):
-        if isinstance(result, Lost):
-            lost.append(task)
-        else:
-            yield task, result
-    for task in lost:
-        try:  # the data is sent anew: it may have been on its way when too many workers died
-            yield next(_in_window(client, function, iter([task]), send(client, shared)))
-        except NoWorkers as error:
-            yield task, Lost(f"the cluster gave it up; then, tried alone: {error}")
-
-
-def _in_window(client, function, tasks: Iterator, data) -> Iterator[tuple[Any, Any]]:
+def _in_window(client, function, tasks: Iterable, data) -> Iterator[tuple[Any, Any]]:
     """Yield (task, result), with a few tasks per thread of a worker on the cluster at a time."""
     name = getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__)
     most, numbered = AHEAD * max(1, sum(client.nthreads().values())), enumerate(tasks)
@@ -228,15 +213,11 @@ def _call(function, task, shared):
 
 
 class Workers(ParallelBackendBase):
-    """A backend for ``joblib.parallel_config``: every job is a task on a worker, alone and on one thread.
+    """A backend for ``joblib.parallel_config``: each job is a task on a worker, alone and on one thread.
 
-    joblib has a Dask backend of its own. It scatters the data, so that jobs are cancelled when the workers that hold it
-    die; here the data is a task, which the scheduler can run again. Nested jobs run on the worker of the outer job;
-    with joblib's backend each worker submits them and takes up more work, and more memory, while it waits.
-
-    Parameters
-    ----------
-    client : distributed.Client
+    joblib's own Dask backend scatters the data, so jobs are cancelled when the workers that hold it die; here the data
+    is a task, which the scheduler can run again. Nested jobs run on the worker of the outer job, where with joblib's
+    backend each worker submits them and takes up more work, and more memory, while it waits.
     """
 
     default_n_jobs = -1

@@ -28,10 +28,6 @@ class Shared:
     """A process-wide setting as a context: the first thread to enter applies it, the last to leave undoes it.
 
     If each thread saved and restored the value itself, a second thread would restore the value that the first set.
-
-    Parameters
-    ----------
-    setting : function without arguments that gives a context manager
     """
 
     def __init__(self, setting: Callable[[], AbstractContextManager]):
@@ -57,15 +53,7 @@ def one_thread() -> AbstractContextManager:
     """Limit BLAS and OpenMP to one thread inside the context.
 
     The way a sum is split among threads changes its last digits; with one thread a fit gives the same number in this
-    process, in a worker and on a cluster. The limit holds for the whole process, so the first to enter sets it and the
-    last to leave lifts it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> with one_thread():
-    ...     float(np.ones((2, 2)).sum())
-    4.0
+    process, in a worker and on a cluster. The limit holds for the whole process.
     """
     return _one_thread
 
@@ -86,15 +74,8 @@ def _controller() -> ThreadpoolController:
 def kept_memory() -> Iterator[None]:
     """Keep up to 256 MB of freed memory inside the context, and return it to the system at the end.
 
-    Dask sets its workers to return freed memory at once, so that the memory they hold is the memory they use. The
-    system then clears each array of the next block before it is written, and a fit needs 1.8 times as long. Nothing
-    changes in processes without that setting, or with a C library other than glibc.
-
-    Examples
-    --------
-    >>> with kept_memory():
-    ...     sum(range(10))
-    45
+    Dask sets its workers to return freed memory at once. The system then clears each array of the next block before it
+    is written, and a fit needs 1.8 times as long. Other processes, and C libraries other than glibc, are not changed.
     """
     library = _library() if TOLD in os.environ else None
     if library is None:
@@ -120,13 +101,7 @@ def _library():
 
 
 def settled(device: str, *, worth: bool) -> str:
-    """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if ``worth`` is true.
-
-    Examples
-    --------
-    >>> settled("cpu", worth=True), settled("auto", worth=False)
-    ('cpu', 'cpu')
-    """
+    """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if ``worth`` is true."""
     if device == "cpu":
         return device
     if device == "auto":

@@ -37,16 +37,7 @@ class Failed:
 
 
 class Watch:
-    """Seconds passed and memory taken (the peak above what the process held at the start, in MB) inside ``with``.
-
-    Examples
-    --------
-    >>> from bagwise.execution.tasks import Watch
-    >>> with Watch() as watch:
-    ...     total = sum(range(1000))
-    >>> watch.seconds < 1 and watch.memory_mb >= 0
-    True
-    """
+    """Seconds passed and memory taken (the peak above what the process held at the start, in MB) inside ``with``."""
 
     seconds = memory_mb = 0.0
 
@@ -62,10 +53,7 @@ class Watch:
 
 
 def _reset_peak() -> bool:
-    """Reset the peak memory of this process, and return whether that was possible (only on Linux).
-
-    Elsewhere the peak is that of the whole life of the process, so only its growth can be measured.
-    """
+    """Reset the peak memory of this process, and return whether that was possible: only on Linux it is."""
     try:
         Path("/proc/self/clear_refs").write_text("5")
         return True
@@ -166,10 +154,9 @@ def starts_processes() -> bool:
 def end_with(parent: int) -> None:
     """Stop this worker process when its parent has ended for any reason.
 
-    A parent that is killed cannot stop its workers. They would finish their tasks, whose results are not needed, and
-    then wait five minutes for more. On Windows, where the parent id of a process never changes, they still do.
-
-    A signal at the parent's death (Linux) may come too early: it is sent when the thread that started the worker ends.
+    A parent that is killed cannot stop its workers, which then wait five minutes for more work. On Windows, where the
+    parent id of a process never changes, they still do. A signal at the parent's death (Linux) may come too early: it
+    is sent when the thread that started the worker ends.
     """
 
     def watch() -> None:

@@ -91,14 +91,14 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     splits = [Folds(data.folds(folds, model.random_state + repeat)) for repeat in range(model.repeats)]
     budget, options = TimeBudget(model.time_budget), dict[str, Any](metric=model.metric, data=data)
     cv = ScanValidation(data.stand_in, data.y, splits, data.weight, model.random_state, None, budget, **options)
-    trials = model._try(cv, members_of(model.members), _show_nothing)
-    model._blend(trials, cv, _show_nothing)
+    trials = model._try(cv, members_of(model.members), _no_live_line)
+    model._blend(trials, cv, _no_live_line)
     model.curve_, model.seconds_ = None, time.perf_counter() - started
     return model
 
 
-def _show_nothing(*_) -> None:
-    """Replace the live line of `auto`: a scan shows its passes."""
+def _no_live_line(*_) -> None:  # a scan shows its passes
+    pass
 
 
 # Intervals ------------------------------------------------------------------------------------------------------------

@@ -206,15 +206,7 @@ _no_hashes = np.empty(0, dtype=np.uint64)
 
 
 def unit_hashes(column) -> np.ndarray:
-    """Return a 64-bit hash of each value of a pyarrow column; equal values of one type have equal hashes.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> hashes = unit_hashes(pa.chunked_array([["a", "b"], ["a"]]))
-    >>> bool(hashes[0] == hashes[2] != hashes[1])
-    True
-    """
+    """Return a 64-bit hash of each value of a pyarrow column; equal values of one type have equal hashes."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -305,7 +297,7 @@ def _arrays(table, layout: Layout) -> dict:
 def _warn(loaded: list[Arrays], scan: Scan) -> None:
     """Repeat the warnings of the partitions, each kind once, and count the rows that were dropped."""
     lost = sum(int(arrays["lost"]) for arrays in loaded)
-    if lost and not scan.is_filtered:
+    if lost and scan.layout.where is None:
         warn_user(f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped")
     texts = [text for arrays in loaded if "notes" in arrays for text in arrays["notes"].tolist()]
     repeated = ("were dropped", "with other levels")  # counted above, or named when the table was scanned

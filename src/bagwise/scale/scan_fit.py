@@ -15,6 +15,7 @@ from bagwise.bags.validation import Parameter, ParameterError
 from bagwise.embeddings.summaries import Embedding
 from bagwise.intervals import Intervals
 from bagwise.methods import method
+from bagwise.model_files.model_file import describe_counts
 from bagwise.regressors import AggregateGP, EvidenceRidge
 from bagwise.regressors.pipeline import BagPipeline, first_step
 from bagwise.scale.passes import PassDisplay, Passes, open_work
@@ -97,7 +98,8 @@ def fit_and_describe(
             raise ValueError("The scan has one bag. A fit needs at least two. Check where, and the column of bag ids.")
         model = fit(model, data)
         scan.warn_of_new_files()
-        return model, data.describe(), left_out_scores(model, data)
+        training = describe_counts(len(scan.feature_names), data.bag_arrays.sizes, data.y)
+        return model, training, left_out_scores(model, data)
 
 
 def unfitted(name, random_state: int):
@@ -105,25 +107,16 @@ def unfitted(name, random_state: int):
     return method(name, random_state=random_state) if isinstance(name, str) else clone(name)
 
 
-def imputed(model) -> BagPipeline:
-    """Return a pipeline that imputes missing values before the steps of a method."""
-    steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
-    return BagPipeline([("imputation", Imputation()), *steps])
-
-
 def fit(model, data: TrainingData):
     """Fit an estimator to bags in partitions."""
-    if isinstance(model, AutoRegressor):
-        from bagwise.scale.held_out import fit_auto
+    if isinstance(model, AutoRegressor | Intervals):
+        from bagwise.scale.held_out import fit_auto, fit_intervals
 
-        return fit_auto(model, data)
-    if isinstance(model, Intervals):
-        from bagwise.scale.held_out import fit_intervals
-
-        return fit_intervals(model, data)
+        return fit_intervals(model, data) if isinstance(model, Intervals) else fit_auto(model, data)
     imputes = isinstance(first_step(model), Imputation) or isinstance(model, EvidenceRidge | AggregateGP)
     if data.missing == "impute" and is_streamed(model) and not imputes:
-        model = imputed(model)
+        steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
+        model = BagPipeline([("imputation", Imputation()), *steps])
     since = data.passes.count
     fitted = _fit_steps(model, data) if is_streamed(model) else _fit_sample(model, data)
     data.passes.forget(since)

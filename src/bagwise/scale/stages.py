@@ -6,7 +6,7 @@ rows of bags from disk, a block at a time, by its own code for rows in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -96,12 +96,10 @@ def is_streamed_embedding(embedding, n_features: int | None = None) -> bool:
 
 def fit_stage(stage, data: TrainingData) -> tuple[Any, TrainingData]:
     """Return a fitted stage, and the data as the next one sees them."""
-    fits: dict[type, Callable] = {
-        Imputation: fit_imputation,
-        EachInstance: fit_scaling,
-        OutOfFold: fit_out_of_fold,
-        OutOfFoldUnion: fit_union,
-    }
+    if isinstance(stage, OutOfFold):
+        stage, carried, column = _cross_fit(stage, data)
+        return stage, carried.with_predictions(column)
+    fits = {Imputation: fit_imputation, EachInstance: fit_scaling, OutOfFoldUnion: fit_union}
     return fits[type(stage)](stage, data)
 
 
@@ -177,14 +175,11 @@ def fit_union(stage: OutOfFoldUnion, data: TrainingData) -> tuple[OutOfFoldUnion
     return stage, carried.with_predictions(*predicted, names=tuple(map(str, stage.learners_)))
 
 
-def fit_out_of_fold(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, TrainingData]:
-    """Predict all instances out of fold, by ridge on random features or by networks trained on rows that stream."""
-    stage, carried, column = _cross_fit(stage, data)
-    return stage, carried.with_predictions(column)
-
-
 def _cross_fit(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, TrainingData, tuple[list, int]]:
-    """Return the fitted stage, the data that it carries on, and its predictions with the column of the best ones."""
+    """Predict all instances out of fold, by ridge on random features or by networks trained on rows that stream.
+
+    Return the fitted stage, the data that it carries on, and its predictions with the column of the best ones.
+    """
     stage, carried = clone(stage), data
     one_of(stage.predictor, PREDICTORS, "predictor")
     one_of(stage.weighting, WEIGHTINGS, "weighting")
@@ -402,9 +397,8 @@ def fit_head(head, data: TrainingData):
         head.imputation_, data = fit_imputation(Imputation(), data)
     weight = np.ones(len(data)) if data.weight is None else data.weight
     if isinstance(head, EvidenceRidge):
-        fold = (
-            data.folds(min(head.folds, max(data.n_units, 2)), head.random_state) if len(head.settings()) > 1 else None
-        )
+        n_folds = min(head.folds, max(data.n_units, 2))
+        fold = data.folds(n_folds, head.random_state) if len(head.settings()) > 1 else None
         head.fit_embedded(fit_embeddings(head, data), data.y, weight, fold)
     else:
         head.fit_embedded(fit_embeddings(head, data), data.y, weight, data.bag_arrays.totals)

@@ -68,12 +68,8 @@ class RowStream:
 
     def buffers(self, epoch: int) -> Iterator[Buffer]:
         """Yield the rows of all partitions once; a buffer is valid until the next one is requested."""
-        whole = Buffer(
-            np.empty((self.rows, self.n_features), self.dtype),
-            np.empty(self.rows),
-            np.empty(self.rows, np.float32),
-            np.empty(self.rows, np.int64),
-        )
+        X, n = np.empty((self.rows, self.n_features), self.dtype), self.rows
+        whole = Buffer(X, np.empty(n), np.empty(n, np.float32), np.empty(n, np.int64))
         for reading in range(self.readings):
             filled = 0
             for turn in self._turns(epoch, reading):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
+from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -124,14 +125,9 @@ class Scan:
                 "table again to include them."
             )
 
-    @property
-    def is_filtered(self) -> bool:
-        """Whether ``where`` leaves rows out: ``n_rows`` then counts some that are not read."""
-        return self.layout.where is not None
-
     def __repr__(self) -> str:
         of_files = f" of {counted(len(self.files), 'file')}" if self.files else ""
-        before = " before where" if self.is_filtered else ""
+        before = " before where" if self.layout.where is not None else ""
         covariates = f", {counted(len(self.covariates), 'covariate')}" if self.covariates else ""
         weighed = ", instance weights" if self.weights is not None else ""
         return (
@@ -237,7 +233,7 @@ def scan(
     >>> table.chunks
     (Chunk: 1 bag in memory (2 rows), Chunk: 1 bag in memory (1 rows))
     """
-    if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+    if not isinstance(chunk_rows, Real) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
     chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
@@ -289,8 +285,10 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, miss
             else f"No row can satisfy where: it leaves out all {n_rows:,} rows. Check the condition."
         )
     layout, categories = _with_features(layout, chunks, schema)
-    in_files = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
-    _warn_of_left_out(FrameColumns(schema.empty_table().select(in_files)), roles, where)
+    if roles.features is None:
+        in_files = [name for name in schema.names if name in footers[0].schema.names]  # not those that folders name
+        unused = FrameColumns(schema.empty_table().select(in_files))
+        _warn_once(left_out(unused, roles, _asked(roles, where, unused.names)))
     paths = {chunk.part.path for chunk in chunks}
     unread = tuple(part.path for part in parts if part.path not in paths)
     chunks = [replace(chunk, layout=layout) for chunk in chunks]
@@ -329,13 +327,6 @@ def _asked(roles: Roles, where: Where | None, names: list) -> list:
     starts = tuple(f"{name}{mark}" for name in (*levels, *dates) for mark in "=_")
     columns = [name for name in roles.asked() if name not in derived or not str(name).startswith(starts)]
     return list(dict.fromkeys([*columns, *levels, *dates, *(where.names if where else [])]))
-
-
-def _warn_of_left_out(columns: FrameColumns, roles: Roles, where: Where | None) -> None:
-    """Warn once, as `load` does, if columns have no role because they hold no numbers."""
-    notes = left_out(columns, roles, _asked(roles, where, columns.names)) if roles.features is None else []
-    if notes:
-        warn_user(Message("; ").join(notes))
 
 
 def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, list, dict]:
@@ -384,9 +375,13 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
         values = np.array([*counts, None], dtype=object)[:-1]
         levels[name], other = frequent_levels(name, values, np.array(list(counts.values()), dtype=np.int64))
         notes += [Message(f"{' and '.join(other)} count as '{name}={OTHER}'")] if other else []
+    _warn_once(notes)
+    return levels
+
+
+def _warn_once(notes: list) -> None:
     if notes:
         warn_user(Message("; ").join(notes))
-    return levels
 
 
 # Data in memory -------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial, reduce
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from bagwise.bags import Bags, bag_folds, remember_columns
 from bagwise.bags.checks import CALIBRATION, INSTANCES, remember_profile
 from bagwise.bags.folds import unit_hash, units_of
 from bagwise.kernels.formulas import row_keys, scale_of
-from bagwise.model_files.model_file import describe_counts
 from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.partitions import BagArrays, Partition, partition
 from bagwise.scale.passes import Arrays, Passes
@@ -157,7 +157,7 @@ class TrainingData:
                 parts.append(part)
             elif mask.any():
                 positions = np.flatnonzero(mask)
-                parts.append(part.then(partial(_select_bags, positions=positions), len(positions)))
+                parts.append(part.then(itemgetter(positions), len(positions)))
         weight = self.weight
         if weight is not None:
             weight = weight[chosen]
@@ -172,16 +172,11 @@ class TrainingData:
         """Return selected bags as a whole, in memory."""
         selected = self.select(chosen)
         loaded = [part.load() for part in selected.parts]
-        first, names = loaded[0], ("instances", "ids", "groups", "weights", "covariates")
-
-        def joined(name):
-            values = [getattr(bags, name) for bags in loaded]
-            return None if values[0] is None else np.concatenate(values)
-
-        parts = {name: joined(name) for name in names}
-        offsets = np.concatenate([[0], np.cumsum(selected.bag_arrays.sizes)])
-        parts |= {"offsets": offsets, "has_missing": any(bags.has_missing for bags in loaded), "kept": None}
-        return first._with(**parts)
+        names = ("instances", "ids", "groups", "weights", "covariates")
+        present = [name for name in names if getattr(loaded[0], name) is not None]
+        parts: dict[str, Any] = {name: np.concatenate([getattr(bags, name) for bags in loaded]) for name in present}
+        parts["offsets"] = np.concatenate([[0], np.cumsum(selected.bag_arrays.sizes)])
+        return loaded[0]._with(**parts, has_missing=any(bags.has_missing for bags in loaded), kept=None)
 
     # Pass by pass -----------------------------------------------------------------------------------------------------
 
@@ -257,14 +252,6 @@ class TrainingData:
         if self.covariates is not None:
             low, high = np.append(low, self.covariates.min(axis=0)), np.append(high, self.covariates.max(axis=0))
         profile.range, profile.n_bags, profile.n_units = np.array([low, high]), len(self), self.n_units
-
-    def describe(self) -> dict:
-        """Describe the training data for the header of a model file."""
-        return describe_counts(len(self.names or ()), self.bag_arrays.sizes, self.y)
-
-
-def _select_bags(bags: Bags, positions: np.ndarray) -> Bags:
-    return bags[positions]
 
 
 def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:
