@@ -167,14 +167,14 @@ def end_with(parent: int) -> None:
     Thread(target=watch, name="bagwise-parent", daemon=True).start()
 
 
+@dataclass(frozen=True)
 class Numbered:
     """A function of numbered tasks that returns an error as a value: a cluster takes an exception for a dead worker.
 
     The dashboard of a cluster shows the tasks by ``name``.
     """
 
-    def __init__(self, name: str):
-        self.name = name
+    name: str
 
     def __call__(self, numbered, function, *shared):
         try:

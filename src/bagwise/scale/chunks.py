@@ -191,8 +191,8 @@ def plain_types(schema) -> dict:
     """Return the type of each column; of a dictionary, that of its values."""
     import pyarrow as pa
 
-    kinds = {field.name: field.type for field in schema}
-    return {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
+    return dict(zip(schema.names, plain, strict=True))
 
 
 # Footers of Parquet files -------------------------------------------------------------------------------------------

@@ -84,7 +84,8 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     groups = None if data.bag_arrays.groups is None else data.n_units
     n_instances = int(data.bag_arrays.sizes.sum())
     model.training_ = {"bags": len(data), "instances": n_instances, "features": data.n_features, "groups": groups}
-    data.remember(model, profile=True)
+    data.remember(model)
+    data.remember_profile(model)
     if data.missing == "impute":
         model.imputation_ = fit_imputation(Imputation(), data)[0]  # members impute by themselves
     folds = count_folds(data.stand_in) if isinstance(model.folds, str) and model.folds == "auto" else model.folds

@@ -79,7 +79,7 @@ def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
     about |= {"categories": scan.categories, "id_name": scan.bag, "target_name": scan.target}
-    about |= {"missing": "impute" if scan.missing == "impute" else "refuse"}
+    about |= {"missing": "impute" if scan.layout.missing == "impute" else "refuse"}
     if isinstance(scan.chunks[0], BagsChunk):
         return _of_bags(scan, about)
     runs = _runs(scan)

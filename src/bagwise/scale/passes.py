@@ -70,8 +70,8 @@ class Passes:
 
     def _report(self, name: str, tasks: list, missing: list[_Task]) -> Callable[[int], None]:
         """Return a function that reports a `PassStep` when a task ends; tasks whose results exist take no time."""
-        rows, number, report = [_n_rows(task.call) for task in missing], self.count, self.progress
-        total = sum(map(_n_rows, tasks))
+        rows, number, report = [task.call[0].n_rows for task in missing], self.count, self.progress
+        total = sum(call[0].n_rows for call in tasks)
         first = done = total - sum(rows)
         started = reported = time.perf_counter()
 
@@ -99,11 +99,7 @@ class _Task(NamedTuple):
     call: tuple
 
     def __str__(self) -> str:
-        return str(getattr(self.call[0], "name", f"partition {self.place.name}"))
-
-
-def _n_rows(call: tuple) -> int:
-    return getattr(call[0], "n_rows", 1)
+        return self.call[0].name
 
 
 def _make(task: _Task, function: Callable, *shared) -> None:
@@ -125,8 +121,12 @@ class Arrays(Mapping):
         return self.place / f"{name}.npy"
 
     def __getitem__(self, name: str) -> np.ndarray:
-        if (self.place / f"{name}.arrow").exists():
-            return _read_objects(self.place / f"{name}.arrow")
+        objects = self.place / f"{name}.arrow"
+        if objects.exists():
+            from pyarrow import feather
+
+            values = feather.read_table(objects, memory_map=False)["values"].to_pylist()
+            return np.array([*values, None], dtype=object)[:-1]
         try:
             return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
         except FileNotFoundError:
@@ -172,6 +172,7 @@ def write_arrays(place: Path, arrays: Mapping[str, Any]) -> None:
 def _write_objects(path: Path, array: np.ndarray) -> None:
     """Write strings, dates and other objects as an Arrow column."""
     import pyarrow as pa
+    from pyarrow import feather
 
     try:
         table = pa.table({"values": pa.array(array.tolist())})
@@ -179,16 +180,7 @@ def _write_objects(path: Path, array: np.ndarray) -> None:
         raise TypeError(
             f"Got ids or groups of several types ({error}). One type is required. Convert the column."
         ) from error
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as stream:
-        stream.write_table(table)
-
-
-def _read_objects(path: Path) -> np.ndarray:
-    import pyarrow as pa
-
-    with pa.OSFile(str(path)) as source:
-        values = pa.ipc.open_file(source).read_all()["values"].to_pylist()
-    return np.array([*values, None], dtype=object)[:-1]
+    feather.write_feather(table, str(path), compression="uncompressed")
 
 
 def _is_whole(place: Path) -> bool:
@@ -196,8 +188,7 @@ def _is_whole(place: Path) -> bool:
     if not place.exists():
         return False
     try:
-        for name in Arrays(place):
-            Arrays(place)[name]
+        list(Arrays(place).values())
     except Exception:  # whatever a damaged file may cause
         shutil.rmtree(place)
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -77,9 +76,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
         return fit_and_describe(scan, name, **options, progress=report)[0]
 
 
-def fit_and_describe(
-    scan: Scan, name, *, executor=None, random_state=0, work=None, progress=None
-) -> tuple[Any, dict, dict | None]:
+def fit_and_describe(scan: Scan, name, *, executor=None, random_state=0, work=None, progress=None) -> tuple:
     """Return the model of `fit_scan`, the description of its training data, and the errors of held-out bags."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")

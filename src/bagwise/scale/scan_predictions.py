@@ -56,8 +56,7 @@ class WrittenPredictions:
         import pyarrow.parquet as pq
 
         parts = sorted(self.folder.glob("part-*.parquet"))
-        read = [pq.read_table(path, columns=[name], partitioning=None)[name].to_numpy() for path in parts]
-        return np.concatenate(read)
+        return np.concatenate([pq.ParquetFile(path).read([name])[name].to_numpy() for path in parts])
 
     @property
     def ids(self) -> np.ndarray:

@@ -57,15 +57,12 @@ def _is_streamed_stage(stage) -> bool:
     if isinstance(stage, OutOfFoldUnion):
         return all(_is_streamed_stage(learner) for _, learner in stage.learners)
     if isinstance(stage, OutOfFold):
-        judged = stage.judge is None or _is_streamed_head(stage.judge, 1)
-        return judged and (isinstance(stage.regressor, NetworkRegressor) or _is_ridge(stage.regressor))
+        if stage.judge is not None and not _is_streamed_head(stage.judge, 1):
+            return False
+        if isinstance(stage.regressor, RandomFeatureRidge):
+            return isinstance(stage.regressor.fresh_features(), FourierFeatures | ColumnScaler)
+        return isinstance(stage.regressor, NetworkRegressor)
     return isinstance(stage, Imputation) or is_standardised(stage)
-
-
-def _is_ridge(regressor) -> bool:
-    return isinstance(regressor, RandomFeatureRidge) and isinstance(
-        regressor.fresh_features(), FourierFeatures | ColumnScaler
-    )
 
 
 def _is_streamed_head(head, n_features: int | None) -> bool:
@@ -111,11 +108,7 @@ def is_standardised(stage) -> bool:
 
 
 def fit_scaling(stage: EachInstance, data: TrainingData) -> tuple[EachInstance, TrainingData]:
-    """Fit scalers of scikit-learn, which learn from rows: two have the extremes of all rows, two their moments.
-
-    The moments are those of the rows between 0 and 1, in the dtype of the data, as in memory. Covariates have a scaler
-    of their own.
-    """
+    """Fit scalers of scikit-learn to two rows with the extremes of all rows, then to two with their scaled moments."""
     stage, columns = clone(stage), data.columns
     stage.estimator_ = clone(stage.estimator)
     (_, ranged), (_, standardised) = stage.estimator_.steps
@@ -145,7 +138,7 @@ def _transform_bags(bags: Bags, stage) -> Bags:
 
 
 def fit_imputation(stage: Imputation, data: TrainingData) -> tuple[Imputation, TrainingData]:
-    """Fit from the medians of the bags: of at most 100,000, by a hash of their ids."""
+    """Fit an imputation from the medians of at most 100,000 bags, chosen by a hash of their ids."""
     stage = clone(stage)
     few = data.select(data.by_hash(MOST_MEDIANS * max(1, int(data.bag_arrays.sizes.mean())) * len(data.names or (1,))))
     columns = Bags._trusted(instances=np.zeros((1, data.n_features)), offsets=[0, 1], feature_names=data.names)
@@ -443,9 +436,8 @@ def _select_column(bags: Bags, column: int) -> Bags:
 def fit_rows(regressors: list, rows: RowBlocks, data: TrainingData):
     """Fit the last steps of a pipeline, of scikit-learn, to the rows of bags: of a sample if they are many."""
     most = max(2, MOST_VALUES // rows.width)
-    chosen = data.by_hash(
-        int(data.bag_arrays.sizes.mean() * (len(data.names or ()) + len(data.covariate_names)) * most)
-    )
+    width = len(data.names or ()) + len(data.covariate_names)
+    chosen = data.by_hash(int(data.bag_arrays.sizes.mean() * width * most))
     if not chosen.all():
         warn_of_sample(int(chosen.sum()), len(data), type(regressors[-1]).__name__)
     Z = np.vstack([block for _, block in rows[chosen].blocks()])

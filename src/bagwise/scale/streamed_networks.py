@@ -1,11 +1,10 @@
 """Networks trained on rows that stream from disk, for the networks of all folds together.
 
-An epoch reads the data a few times, each time another part of the rows, drawn at random, so that bags whose rows are
-neighbours are spread over several buffers. Each time the partitions come in an order that is drawn, some of them are
-read alternately, and their rows fill a buffer. Each network learns from the rows of the buffer that are not in its
-fold, in batches of an order that it draws itself; then the buffer is filled again. Memory is one buffer, whatever the
-size of the data. The numbers of a network depend on the partitions and the seed alone, so the networks may be trained
-together, or apart on several workers, each of which reads all partitions for those it has.
+An epoch reads the data a few times, each time another part of the rows, drawn at random, so that the rows of a bag are
+spread over several buffers. Each time the partitions come in an order that is drawn, and the rows of a few of them,
+read alternately, fill a buffer. Each network learns from the rows of the buffer outside its fold, in batches of its own
+order. Memory is one buffer. The numbers of a network depend on the partitions and the seed alone, so the networks may
+be trained together, or apart on several workers, each of which reads all partitions.
 """
 
 from __future__ import annotations

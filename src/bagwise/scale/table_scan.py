@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from html import escape
-from numbers import Real
 from typing import Any
 
 import narwhals as nw
@@ -102,10 +101,6 @@ class Scan:
     @property
     def bag_weights(self) -> str | None:
         return self.layout.roles.labels.get("bag_weights")
-
-    @property
-    def missing(self) -> str:
-        return self.layout.missing
 
     @property
     def files(self) -> dict[str, Part]:
@@ -233,7 +228,7 @@ def scan(
     >>> table.chunks
     (Chunk: 1 bag in memory (2 rows), Chunk: 1 bag in memory (1 rows))
     """
-    if not isinstance(chunk_rows, Real) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
+    if not isinstance(chunk_rows, int | float | np.integer | np.floating) or not chunk_rows >= 1 or chunk_rows % 1 != 0:
         raise ValueError(f"chunk_rows must be a whole number, at least 1, not {chunk_rows!r}")
     chunk_rows = int(chunk_rows)  # also from 1e6
     if missing not in MISSING:
@@ -245,8 +240,10 @@ def scan(
         return _scan_bags(source, target, chunk_rows, missing, options)
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
+    where = as_where(where)
     if not names_files(source):
-        return _scan_frame(source, roles, as_where(where), chunk_rows, missing, fill_values)
+        frame = source if where is None else _select_rows(source, where, roles)
+        return _scan_cut(*load_bags(frame, roles, missing, fill_values), roles, chunk_rows, missing)
     for name, value in (("categories", categories), ("bag_features", bag_features)):
         if isinstance(value, str) and value == "auto":
             raise ParameterError(name, f"{name}='auto' looks at the whole table at once; name the columns")
@@ -257,7 +254,7 @@ def scan(
     numbers, texts = as_fill_values(fill_values)
     if texts:
         raise ParameterError("fill_values", f"the text {texts[0]!r} as a fill value needs a table in memory: use load")
-    return _scan_files(source, roles, as_where(where), chunk_rows, missing, numbers)
+    return _scan_files(source, roles, where, chunk_rows, missing, numbers)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -385,13 +382,6 @@ def _warn_once(notes: list) -> None:
 
 
 # Data in memory -------------------------------------------------------------------------------------------------------
-
-
-def _scan_frame(frame, roles: Roles, where: Where | None, chunk_rows: int, missing: str, fill_values) -> Scan:
-    """Load a data frame, and cut its bags into chunks."""
-    frame = frame if where is None else _select_rows(frame, where, roles)
-    bags, y, weight = load_bags(frame, roles, missing, fill_values)
-    return _scan_cut(bags, y, weight, roles, chunk_rows, missing)
 
 
 def _select_rows(frame, where: Where, roles: Roles):

@@ -226,11 +226,8 @@ class TrainingData:
 
     # What estimators remember of their training ----------------------------------------------------------------------
 
-    def remember(self, estimator, *, apart: bool = True, profile: bool = False) -> None:
-        """Note columns, ranges and the number of bags on an estimator, as a fit in memory does.
-
-        ``apart`` says whether it is given covariates; with ``profile``, it also learns what `bagwise.novelty` needs.
-        """
+    def remember(self, estimator, *, apart: bool = True) -> None:
+        """Store columns, ranges (if ``apart`` also of covariates) and the number of bags, as a fit in memory does."""
         ends = np.vstack([self.columns.counted_low, self.columns.counted_high])
         parts: dict[str, Any] = {"instances": ends, "offsets": np.arange(3), "ids": np.arange(2)}
         parts |= {"missing": self.missing, "has_missing": bool(np.isnan(ends).any())}
@@ -239,8 +236,6 @@ class TrainingData:
             parts |= {"covariates": covariates, "covariate_names": self.covariate_names}
         remember_columns(estimator, Bags._trusted(**parts, feature_names=self.names, compared=True))
         estimator.n_bags_in_ = len(self)
-        if profile:
-            self.remember_profile(estimator)
 
     def remember_profile(self, estimator) -> None:
         """Compute the profile that `bagwise.novelty` compares new bags with, from a sample of bags."""
