@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from bagwise.execution import resources
-from bagwise.execution.resources import TOLD, kept_memory
+from bagwise.execution.resources import TOLD
 
 COUNT = """
 import resource
@@ -35,17 +35,3 @@ def test_arrays_of_a_told_process_are_cleared_once_inside_and_every_time_outside
     done = subprocess.run([sys.executable, "-c", COUNT], env=told, capture_output=True, text=True, check=True)
     inside, outside, after = map(int, done.stdout.split())
     assert inside < outside / 10 and after > outside / 2
-
-
-def test_others_are_left_as_they_are(monkeypatch):
-    def never(*_, **__):
-        raise AssertionError
-
-    monkeypatch.setattr(resources, "_set", never)
-    monkeypatch.delenv(TOLD, raising=False)
-    with kept_memory():
-        pass
-    monkeypatch.setenv(TOLD, "65536")
-    monkeypatch.setattr(resources, "_library", lambda: None)
-    with kept_memory():
-        pass

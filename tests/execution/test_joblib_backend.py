@@ -13,12 +13,11 @@ import pytest
 from joblib import Parallel, delayed
 from tests.helpers import cluster_jobs as jobs
 
-import bagwise as bw
 from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Member
 from bagwise.bags.folds import Folds
 from bagwise.execution import Dask, cluster, dask_cluster, executor_for
-from bagwise.execution.dask_cluster import LARGE, NoWorkers, _nbytes
+from bagwise.execution.dask_cluster import NoWorkers
 from bagwise.testing.contract_checks import sample
 
 distributed = pytest.importorskip("distributed")
@@ -157,13 +156,3 @@ def test_no_member_of_auto_is_blamed_for_a_cluster_that_is_gone():
     cv = CrossValidation(bags, y, [Folds(np.arange(24) % 3)], n_jobs=1)
     with pytest.raises(NoWorkers, match="no worker"):
         cv.try_member(Member("gone", make, always=True))
-
-
-def test_what_is_large_is_seen_also_inside():
-    bags, y = sample(24)
-    rows = np.ones(LARGE // 8)
-    assert all(LARGE <= _nbytes(large) < LARGE + 500 for large in (rows, (rows, 3), [rows[None]], {"rows": rows}))
-    assert _nbytes(bags) >= bags.instances.nbytes + bags.offsets.nbytes
-    assert _nbytes(3) < 10 and _nbytes(lambda: 3) < LARGE  # a function that only cloudpickle can pickle
-    model = bw.method("statistics", preset="forest").fit(bags, y)
-    assert _nbytes(model) > LARGE  # with all its trees

@@ -40,6 +40,13 @@ def cut(table, folder, seed):
     return folder
 
 
+def with_value(table, column, row, value):
+    """Replace one value of a table."""
+    values = table[column].to_numpy(zero_copy_only=False).copy()
+    values[row] = value
+    return table.set_column(table.column_names.index(column), column, pa.array(values))
+
+
 def rows_read(scan) -> pa.Table:
     """Return all rows that a scan reads, as one table in the order of the rows."""
     if scan.files:

@@ -23,6 +23,15 @@ def damage():
 
 
 @pytest.fixture(scope="module")
+def client():
+    """Two workers in this process: what they do is what workers do elsewhere, and they start at once."""
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
+    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
 def table():
     """Bags of 1 to 30 rows, text ids, groups of bags, columns of other sizes and one that is constant."""
     bags, y = bw.datasets.make_problem("prime", 70, random_state=3)

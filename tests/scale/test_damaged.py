@@ -7,7 +7,7 @@ from tests.helpers.cut_tables import scanned, small
 from typer.testing import CliRunner
 
 from bagwise.cli import app
-from bagwise.execution import Dask, Processes, Serial
+from bagwise.execution import Dask, Serial
 from bagwise.scale import fit_scan, predict_scan
 
 CUT = "may be cut short, damaged, or of another format"
@@ -58,14 +58,6 @@ class Harmed:
         return self.executor.run(function, tasks, shared)
 
 
-@pytest.fixture(scope="module")
-def client():
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
-        yield client
-
-
 @pytest.mark.parametrize(
     ("harm", "at"),
     [
@@ -90,13 +82,6 @@ def test_a_worker_names_it_too(harm, folder, client):
         fit_scan(source, small("instance-kme:ridge"), executor=Dask(client))
     with pytest.raises((ValueError, FileNotFoundError), match=HARMS[harm]):
         predict_scan(model, source, executor=Dask(client))
-
-
-def test_another_process_names_it_too(folder):
-    source = scanned(folder, chunk_rows=300)
-    overwrite(folder / "part=2" / "rows.parquet")
-    with pytest.raises(ValueError, match=HARMS[overwrite]):
-        fit_scan(source, "aggregated", executor=Processes(2))
 
 
 @pytest.mark.parametrize("engine", ["stream", pytest.param("dask", marks=pytest.mark.slow)])

@@ -1,33 +1,24 @@
-"""A fit and a prediction by the workers of a cluster."""
+"""Fits and predictions by several processes or the workers of a cluster."""
 
 import numpy as np
 import pytest
-from distributed import Client, LocalCluster
-from tests.helpers.cut_tables import SHARED, cut, scanned, small
+from tests.helpers.cut_tables import SHARED, cut, scanned, small, with_value
 
 import bagwise as bw
-from bagwise.execution import Dask, Serial
+from bagwise.execution import Dask, Processes, Serial
 from bagwise.scale import fit_scan, predict_scan
 
 
-@pytest.fixture(scope="module")
-def client():
-    """Two workers in this process: what they do is what workers do elsewhere, and they start at once."""
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as workers,
-        Client(workers, set_as_default=False) as client,
-    ):
-        yield client
-
-
+@pytest.mark.parametrize("kind", ["processes", "cluster"])
 @pytest.mark.parametrize("name", SHARED)
-def test_the_model_of_a_cluster_is_that_of_one_process_to_the_last_bit(name, client, table, tmp_path):
+def test_other_executors_give_the_same_bits(name, kind, client, table, tmp_path):
+    executors = Serial(), Dask(client) if kind == "cluster" else Processes(2)
     source = scanned(cut(table, tmp_path, 1), chunk_rows=500)
     bags, _ = bw.load(table, bag="bag", target="y", ignore=["site"])
-    here, there = (fit_scan(source, small(name), executor=each) for each in (Serial(), Dask(client)))
+    here, there = (fit_scan(source, small(name), executor=executor) for executor in executors)
     assert (here.predict(bags) == there.predict(bags)).all()
-    one, two = (predict_scan(here, source, executor=each) for each in (Serial(), Dask(client)))
-    assert (one.values == two.values).all() and one.ids.tolist() == two.ids.tolist()
+    expected, predicted = (predict_scan(here, source, executor=executor) for executor in executors)
+    assert (predicted.values == expected.values).all() and predicted.ids.tolist() == expected.ids.tolist()
 
 
 def test_inside_a_cluster_it_is_asked_without_being_named(client, table):
@@ -44,10 +35,6 @@ def test_inside_a_cluster_it_is_asked_without_being_named(client, table):
 
 
 def test_an_error_of_a_worker_is_the_error_here(client, table):
-    import pyarrow as pa
-
-    values = table["x3"].to_numpy().copy()
-    values[500] = np.nan
-    odd = table.set_column(table.column_names.index("x3"), "x3", pa.array(values))
+    odd = with_value(table, "x3", 500, np.nan)
     with pytest.raises(ValueError, match="has missing .*column 'x3'"):
         fit_scan(scanned(odd, chunk_rows=400), "aggregated", executor=Dask(client))

@@ -4,21 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from numpy.testing import assert_allclose
-from tests.helpers.cut_tables import cut, scanned, small
+from tests.helpers.cut_tables import cut, scanned, small, with_value
 
 import bagwise as bw
-from bagwise.methods import method
 from bagwise.scale import fit_scan, predict_scan, stages, training_data
 from bagwise.scale.partitions import partition
 from bagwise.scale.passes import Passes
-
-
-def change(table, column, row, value):
-    values = table[column].to_numpy().copy()
-    values[row] = value
-    return table.set_column(table.column_names.index(column), column, pa.array(values))
-
 
 # Partitions -----------------------------------------------------------------------------------------------------------
 
@@ -77,14 +68,6 @@ def test_a_method_that_needs_all_bags_at_once_is_fitted_to_a_stated_sample(name,
     assert np.isfinite(model.predict(bags)).all()
 
 
-def test_chunks_that_where_leaves_empty_do_no_harm(table, tmp_path):
-    few = bw.load(table.filter(pa.compute.less(table["site"], 5)), bag="bag", target="y", ignore=["site"])
-    expected = method("aggregated").fit(*few).predict(few[0])
-    for source in (table, cut(table, tmp_path, 2)):
-        model = fit_scan(scanned(source, where="site < 5", chunk_rows=60), "aggregated")
-        assert_allclose(model.predict(few[0]), expected, rtol=1e-9)
-
-
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
@@ -96,7 +79,7 @@ def test_a_target_is_needed(model, table):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
 def test_values_that_cannot_be_summed_are_refused_by_name(table, tmp_path, value):
-    odd = change(table, "x3", 500, value)
+    odd = with_value(table, "x3", 500, value)
     pq.write_table(odd, tmp_path / "odd.parquet", row_group_size=300)
     words = f"bag '{odd['bag'][500].as_py()}' has .* 'x3'"
     with pytest.raises(ValueError, match=words):
@@ -148,12 +131,6 @@ def test_embeddings_state_what_a_scan_needs():
         KernelMean(reach=0).fit(bags)
     with pytest.raises(ValueError, match="draw must be 'bags' or 'rows', not 'lots'"):
         LandmarkMean(draw="lots").fit(bags)
-
-
-def test_folds_that_each_need_sums_are_not_many(table):
-    model = small("instance-kme:ridge").set_params(instances__folds="each")
-    with pytest.raises(ValueError, match="Got 70 folds. A scan allows at most 64"):
-        fit_scan(scanned(table), model)
 
 
 # Predictions ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tests.helpers.cut_tables import SHARED, cut, scanned, small
 from tests.helpers.killed_fits import Ended, Ending
 
 import bagwise as bw
-from bagwise.execution import Dask, Processes, Serial
+from bagwise.execution import Processes, Serial
 from bagwise.scale import fit_scan, passes
 
 RIDGE = "instance-kme:ridge"
@@ -121,17 +121,6 @@ def test_a_process_that_was_killed(at, number, folder, source, bags, whole, tmp_
     model = fit_scan(source, small(RIDGE), executor=rest, work=work)
     assert rest.tasks[at] == whole[1][at] - number
     assert (model.predict(bags) == whole[0].predict(bags)).all()
-
-
-@pytest.mark.slow
-def test_workers_of_a_cluster_go_on_from_there(source, bags, whole, tmp_path):
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": "127.0.0.1:0"}
-    with distributed.LocalCluster(**options) as local, distributed.Client(local, set_as_default=False) as client:
-        with pytest.raises(Ended):
-            fit_scan(source, small(RIDGE), executor=Ending("fold-sums", 4), work=tmp_path)
-        model = fit_scan(source, small(RIDGE), executor=Dask(client), work=tmp_path)
-        assert (model.predict(bags) == whole[0].predict(bags)).all()
 
 
 @pytest.mark.parametrize(

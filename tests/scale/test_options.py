@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_allclose
-from tests.helpers.cut_tables import bags_read, cut, small
+from tests.helpers.cut_tables import bags_read, cut, small, with_value
 
 import bagwise as bw
 from bagwise.instances import Imputation
@@ -90,12 +90,6 @@ def test_rows_that_were_dropped_are_counted_once(rows, files, method):
 # Refusals -------------------------------------------------------------------------------------------------------------
 
 
-def change(rows, column, row, value):
-    values = rows[column].to_numpy(zero_copy_only=False).copy()
-    values[row] = value
-    return rows.set_column(rows.column_names.index(column), column, pa.array(values))
-
-
 @pytest.mark.parametrize("chunk_rows", [1, 10**6])
 @pytest.mark.parametrize(
     ("column", "options", "words"),
@@ -107,7 +101,7 @@ def change(rows, column, row, value):
     ],
 )
 def test_a_bag_has_one_value_in_all_files(rows, chunk_rows, column, options, words, tmp_path):
-    odd = change(rows.slice(230, 40), column, 20, 77)
+    odd = with_value(rows.slice(230, 40), column, 20, 77)
     cut(odd, tmp_path, 2)
     options = {"bag": "bag", "target": "y", "features": ["x0"], **options, "chunk_rows": chunk_rows}
     for source in (odd, tmp_path):
@@ -118,7 +112,7 @@ def test_a_bag_has_one_value_in_all_files(rows, chunk_rows, column, options, wor
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_weights_that_are_none_are_named(rows, value, tmp_path):
     options = {"bag": "bag", "target": "y", "features": ["x0"]}
-    odd = cut(change(rows, "w", 250, value), tmp_path, 2)
+    odd = cut(with_value(rows, "w", 250, value), tmp_path, 2)
     bag = rows["bag"][250].as_py()
     with pytest.raises(ValueError, match=f"bag '{bag}' has an? instance weight|bag '{bag}' has .*weight"):
         fit_scan(bw.scan(odd, **options, weights="w"), "aggregated")

@@ -8,7 +8,6 @@ from tests.helpers.cut_tables import SHARED, bags_read, scanned, small
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.bags import bag_folds
-from bagwise.execution import Processes
 from bagwise.intervals import Intervals
 from bagwise.scale import fit_scan, predict_scan
 
@@ -78,12 +77,6 @@ def test_auto_takes_what_a_scan_has_and_gives_intervals(options, table):
     expected = few.fit(bags, y) if weight is None else few.fit(bags, y, sample_weight=weight)
     assert_allclose(model.method_.scores_["mean_error"], expected.scores_["mean_error"], rtol=1e-7)
     assert_allclose(model.method_.scores_["error"], expected.scores_["error"], rtol=0.1)
-
-
-@pytest.mark.slow
-def test_whoever_runs_the_passes_auto_is_the_same(model, source, known):
-    again = fit_scan(source, auto(), executor=Processes(2))
-    assert again.weights_ == model.weights_ and (again.predict(known[0]) == model.predict(known[0])).all()
 
 
 def test_members_that_fail_are_told(table):

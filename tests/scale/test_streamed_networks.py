@@ -8,10 +8,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from tests.helpers.cut_tables import cut, scanned
+from tests.helpers.killed_fits import Ended, Ending
 
 import bagwise as bw
 from bagwise.bags import bag_folds
-from bagwise.execution import Processes, Serial
+from bagwise.execution import Processes
 from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.scale import fit_scan, predict_scan, streamed_networks
@@ -169,29 +170,13 @@ def test_whoever_trains_the_networks_they_are_the_same_to_the_last_bit(table, tm
     assert (parameters(fit_scan(source, seeded)) != parameters(once)).any()
 
 
-class Ending:
-    """This process, which ends when a pass begins."""
-
-    def __init__(self, passes):
-        self.passes = passes
-
-    def run(self, function, tasks, shared=()):
-        self.passes -= 1
-        if self.passes < 0:
-            raise KeyboardInterrupt
-        return Serial().run(function, tasks, shared)
-
-
 def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(table, tmp_path):
     source, model, work = scanned(table, chunk_rows=1100), single(epochs=(1, 3)), tmp_path / "work"
-    once, steps = fit_scan(source, model), []
-    fit_scan(source, model, progress=lambda step: steps.append((step.number, step.name)))
-    second_epoch = [number for number, name in dict.fromkeys(steps) if name.startswith("epoch")][1]
-    with pytest.raises(KeyboardInterrupt):
-        fit_scan(source, model, work=work, executor=Ending(second_epoch))
-    trained = sorted(path.name for path in work.glob("cells/*/*epoch*"))
-    assert len(trained) >= 2
-    again = fit_scan(source, model, work=work, executor=Ending(100))
+    once = fit_scan(source, model)
+    with pytest.raises(Ended):
+        fit_scan(source, model, work=work, executor=Ending("epoch-by-1", 1))
+    assert len(list(work.glob("cells/*/*epoch*/*"))) == 1
+    again = fit_scan(source, model, work=work)
     assert_array_equal(parameters(again), parameters(once))
     assert len(list(work.glob("cells/*/*epoch*"))) == 3
 

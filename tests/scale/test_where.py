@@ -2,7 +2,6 @@
 
 import threading
 from datetime import date
-from itertools import accumulate
 
 import numpy as np
 import pandas as pd
@@ -203,13 +202,6 @@ def test_a_text_without_end_is_not_repeated(dataset):
     with pytest.raises(ValueError, match=r"where='day > 0 or .* \.\.\.' cannot be read from") as error:
         scan(dataset, bag="site", where=" or ".join(f"day > {k}" for k in range(10_000)))
     assert len(str(error.value)) < 700
-
-
-def test_conditions_are_joined_by_pairs():
-    """One after another they were nested as deep as they were many."""
-    text = str(as_where([("day", ">", k) for k in range(250)]).expression())
-    depths = list(accumulate({"(": 1, ")": -1}.get(letter, 0) for letter in text))
-    assert max(depths) == 9 and depths[-1] == 0  # 2 ** 8 > 250, and each comparison has brackets of its own
 
 
 def test_texts_are_read():
