@@ -54,7 +54,7 @@ def test_one_target_of_a_second_table(folder):
     found = run("predict", "m", "pixels.csv", *known, "--quantile", 0.5, "--json")  # one bag has no protein
     assert found.exit_code == 0 and np.isfinite(json.loads(found.stdout)["scores"]["crps"]), found.output
     both = ("predict", "m", "pixels.csv", *known, "--target", "yield")
-    refused(*both, words="The model has one target, not 2. Name the one to compare it with")
+    refused(*both, words="The model has one target, and 2 were given")
     found = run("predict", "m", "pixels.csv")
     assert found.exit_code == 1 and "no column 'rain'" in found.stderr and "give one with --targets" in found.stderr
 
@@ -98,7 +98,7 @@ def test_several_targets(folder):
         found = done("predict", "m2", "pixels.csv", "--targets", "yields.csv", *asked, "--json")
         assert json.loads(found.stdout)["scores"] == {name: told["scores"][name] for name in some}
     other = ("predict", "m2", "pixels.csv", "--targets", "yields.csv", "--target", "rain", "--out", "p2.csv")
-    refused(*other, words="has no target 'rain'. --target takes those it has: yield, protein")
+    refused(*other, words="has no target 'rain'. Use --target with one of: yield, protein")
     assert not (folder / "p2.csv").exists()
     rows = pd.read_csv("i2.csv")
     assert list(rows)[:4] == ["plot", "instance", "row", "barcode"]

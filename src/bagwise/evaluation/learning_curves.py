@@ -1,4 +1,4 @@
-"""`learning_curve`: how the error of a method falls with more bags, or with more instances per bag, and how far."""
+"""Learning curves: the error of a method against the number of bags or of instances per bag, with a power law."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from bagwise.metrics import Metric, Uncertainty, get_metric
 from bagwise.model_files.store import Store
 
 OVER = ("bags", "instances")
-FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # of the median bag in the smallest part of the default
-POINTS, FEWEST_BAGS, FEWEST_UNITS = 6, 8, 3  # sizes of the default curve; bags and groups in the smallest of them
-FEWEST_POINTS = 4  # sizes for a law of three parameters
-DRAWS = 500  # of the bootstrap
+POINTS = 6  # number of sizes by default
+FEWEST_BAGS, FEWEST_UNITS = 8, 3  # bags and groups in the smallest default size
+FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # instances of the median bag, and their share, in the smallest size
+FEWEST_POINTS = 4  # sizes needed to fit three parameters
+DRAWS = 500  # bootstrap samples
 EXPONENTS = np.geomspace(0.1, 2.0, 40)
 
 
@@ -50,45 +51,47 @@ def learning_curve(
     progress=None,
     retry_failed: bool = False,
 ) -> LearningCurve:
-    r"""Train a method on ever more bags (or instances per bag), score it on held-out bags, and fit a power law.
+    r"""Score a method for increasing numbers of bags (or of instances per bag), and fit a power law to the errors.
 
-    Over bags: of the training bags of every fold, random parts of increasing size, each within the next, are trained
-    on; the held-out bags are the same for all. Over instances: a random share of every bag's instances, in training as
-    in scoring. The mean error of a bag, e (for the RMSE its square), is then fitted by
+    Over bags, in each fold the method is trained on random, nested subsets of the training bags of increasing size, and
+    scored on the same held-out bags. Over instances, each bag is reduced to a random share of its instances, in
+    training and in scoring. The mean error per bag e (for the RMSE: the mean squared error) is then fitted by
 
     .. math:: e(n) = a + b\, n^{-c}, \qquad a, b \ge 0,\; 0.1 \le c \le 2,
 
-    the floor a that no amount of data removes, and a part that falls. The fit is by least squares of the relative
-    errors, in closed form for every c of a grid. Its uncertainty is that of a bootstrap over bags (groups) and splits.
+    where a is the error that remains with any amount of data. The fit minimises squared relative errors, in closed
+    form for each c of a grid. Its uncertainty is estimated by a bootstrap over bags (groups) and splits.
 
     Parameters
     ----------
     bags, y : Bags and one target per bag
-        The order (method, bags, y) works, too. Groups stay together: training bags are drawn by whole
+        The order (method, bags, y) is accepted, too. Groups stay together: subsets of training bags consist of whole
         groups.
     method : name, "name:preset", (label, estimator) or bag regressor
-        A method of the catalogue has its default settings, without a search.
-    over : {"bags", "instances"}
-    sizes : numbers, optional
-        For "bags", numbers of training bags (default: six from an eighth of those of a fold, or 8, or three groups, to
-        all of them). For "instances", shares of every bag's instances, up to 1 (default: six from 1/32, or from what
-        leaves the median bag two instances). At least four.
-    repeats, folds, random_state : the splits, see `make_splits`
-        The cost is ``repeats * folds`` fits for every size.
+        A method of the catalogue is used with its default settings.
+    over : {"bags", "instances"}, default "bags"
+        Whether the number of training bags or the number of instances per bag increases.
+    sizes : list of at least four numbers, optional
+        For "bags", numbers of training bags. Default: six, up to all training bags of a fold; the smallest is an eighth
+        of them, at least 8 bags and three groups. For "instances", shares of the instances of each bag, up to 1.
+        Default: six, up to 1; the smallest is 1/32, or the share that leaves the median bag two instances.
+    repeats, folds, random_state : int, see `make_splits`
+        The splits. Each size needs ``repeats * folds`` fits.
     metric : str, default "rmse"
         Name of a metric of `bagwise.evaluation.METRICS`, all but "nll".
         "crps" needs a method with standard deviations, or an `Intervals`.
-    level : float, of the intervals given with the law
+    level : float, default 0.9
+        Level of the intervals of errors and predictions.
     out : path, optional
-        A folder with a file per finished cell; the same call again runs the others.
+        Folder that stores finished fits; the same call continues an interrupted run.
     n_jobs, executor, device
-        Who runs the fits: processes, an object with ``run``, and the device of networks.
+        Number of processes, or an object with ``run`` that runs the fits; device of networks.
     name, origin
-        What the data are called and where they came from, for the record of the run.
-    progress : bool, a function of a `Step`, or None
-        Whether to show how far it is; None shows it in a terminal or a notebook.
-    retry_failed : bool
-        Whether to run failed fits again.
+        Name and origin of the data, stored in the record of the run.
+    progress : bool, function of a `Step`, or None
+        Whether to show a progress display; None shows it in a terminal or a notebook.
+    retry_failed : bool, default False
+        Whether to run stored failed fits again.
 
     Returns
     -------
@@ -110,10 +113,10 @@ def learning_curve(
     """
     bags, y, method = in_order("learning_curve", bags, y, method)
     if y is None or method is None:
-        raise TypeError("learning_curve needs bags, targets and a method: learning_curve(bags, y, 'aggregated')")
+        raise TypeError("Bags, targets and a method are required. Call learning_curve(bags, y, 'aggregated').")
     one_of(over, OVER, "over")
     if not np.isfinite(get_metric(metric).best):
-        raise ValueError(f"{metric} has no best value that a learning curve could approach; use 'crps'")
+        raise ValueError(f"The metric {metric} has no best value, so no power law can be fitted. Use 'crps'.")
     if not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, not {level!r}")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
@@ -121,11 +124,13 @@ def learning_curve(
     splits = make_splits(bags, repeats=repeats, folds=folds, random_state=random_state)
     entries = as_entries(_named(method), tune=False)
     if len(entries) != 1:
-        raise ValueError(f"a learning curve is of one method, not of {len(entries)}; call it for each")
+        raise ValueError(f"Got {len(entries)} methods; learning_curve takes one. Call it once per method.")
     entries = [on_device(entries[0], device)]
     estimator = entries[0].make(random_state)
     if get_metric(metric).needs_std and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
-        raise ValueError(f"{metric} needs a method that gives standard deviations, such as 'blr', or an Intervals")
+        raise ValueError(
+            f"The metric {metric} needs a method that predicts standard deviations. Use 'blr' or an Intervals."
+        )
     if over == "bags":
         unit = units_of(bags)
         chosen = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
@@ -163,7 +168,7 @@ def _named(method):
 
 
 def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
-    """Return the numbers of training bags, up to those of a fold; the smallest default holds three groups."""
+    """Return the sorted numbers of training bags; ``most`` is their number in a fold, ``largest`` that in a group."""
     if sizes is None:
         least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
         chosen = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
@@ -171,10 +176,10 @@ def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
         chosen = sorted({int(size) for size in np.ravel(sizes) if size == int(size)})
         if len(chosen) != len(np.ravel(sizes)) or chosen[0] < 2 or chosen[-1] > most:
             raise ValueError(
-                f"sizes over bags must be different whole numbers from 2 to {most}, the training bags of a fold; got "
-                f"{list(np.ravel(sizes).tolist())}"
+                f"sizes over bags must be different whole numbers from 2 to {most}, the number of training bags per fold; "
+                f"got {np.ravel(sizes).tolist()}"
             )
-    return _enough(chosen, f"{most} training bags a fold")
+    return _enough(chosen, f"{most} training bags per fold")
 
 
 def _shares(sizes, bags: Bags) -> list[float]:
@@ -186,25 +191,27 @@ def _shares(sizes, bags: Bags) -> list[float]:
         if len(chosen) != len(np.ravel(sizes)) or chosen[0] <= 0 or chosen[-1] > 1:
             raise ValueError(
                 "sizes over instances must be different shares of a bag's instances, above 0 and up to 1; got "
-                f"{list(np.ravel(sizes).tolist())}"
+                f"{np.ravel(sizes).tolist()}"
             )
     return _enough(chosen, f"bags of {np.median(bags.sizes):g} instances (median)")
 
 
 def _enough(sizes: list, supply: str) -> list:
     if len(sizes) < FEWEST_POINTS:
-        raise ValueError(f"a power law needs at least {FEWEST_POINTS} sizes, and {supply} give {len(sizes)}: {sizes}")
+        raise ValueError(
+            f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(sizes)}."
+        )
     return sizes
 
 
 def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed: int) -> list[Split]:
-    """Return splits with training sets of each size: whole units in random order, until there are enough bags."""
+    """Return splits whose training sets are nested subsets of each size, made of whole units in random order."""
     parts = []
     for number, split in enumerate(splits):
         place = np.random.default_rng([seed, number]).permutation(unit.max() + 1)[unit[split.train]]
         order = split.train[np.argsort(place, kind="stable")]
         ordered = unit[order]
-        ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # where a unit is whole
+        ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # end of each unit
         for size in sizes:
             train = np.sort(order[: ends[np.searchsorted(ends, size)]])
             parts.append(Split(split.repeat, f"{split.fold} of {size} bags", train, split.test))
@@ -212,7 +219,7 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
 
 
 def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
-    """Return all bags with each share of their instances (at least one), the smaller share within the larger.
+    """Return all bags reduced to each share of their instances (at least one); smaller shares are subsets of larger.
 
     Examples
     --------
@@ -225,17 +232,17 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     order = np.lexsort((np.random.default_rng(random_state).random(bags.n_instances), bag))
     place = np.empty(bags.n_instances, dtype=np.int64)
     place[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
-    counts = [_kept(bags, share) for share in shares]
+    counts = [_n_instances(bags, share) for share in shares]
     rows = np.concatenate([np.flatnonzero(place < count[bag]) for count in counts])
-    several = {
+    repeated = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
         for name in ("ids", "groups", "covariates", "time", "fold")
     }
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return bags._with_rows(rows, offsets, **several)
+    return bags._with_rows(rows, offsets, **repeated)
 
 
-def _kept(bags: Bags, share: float) -> np.ndarray:
+def _n_instances(bags: Bags, share: float) -> np.ndarray:
     return np.ceil(share * bags.sizes - 1e-9).astype(np.int64).clip(1)
 
 
@@ -244,7 +251,7 @@ def _kept(bags: Bags, share: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """e(n) = floor + slope n^-exponent, for the mean error of a bag; for many draws at once where these are arrays."""
+    """Power law e(n) = floor + slope n^-exponent of the mean error per bag; arrays hold one law per bootstrap draw."""
 
     floor: np.ndarray
     slope: np.ndarray
@@ -255,7 +262,7 @@ class PowerLaw:
 
 
 def fit_power_law(sizes, errors) -> PowerLaw:
-    """Fit the law to each row of errors (draws, sizes) by least squares of relative errors with a, b ≥ 0.
+    """Fit a power law to each row of errors (draws, sizes) by least squares of relative errors, with a, b ≥ 0.
 
     Examples
     --------
@@ -274,7 +281,7 @@ def fit_power_law(sizes, errors) -> PowerLaw:
     determinant = total[:, None] * second - first**2
     slope = (total[:, None] * crossed - first * plain[:, None]) / np.maximum(determinant, 1e-300)
     floor = (plain[:, None] - slope * first) / total[:, None]
-    # At a bound the other parameter is alone.
+    # If one parameter is negative, it is set to zero and the other is fitted alone.
     slope, floor = np.where(floor < 0, crossed / second, slope), np.where(floor < 0, 0.0, floor)
     floor, slope = np.where(slope < 0, (plain / total)[:, None], floor), np.where(slope < 0, 0.0, slope)
     gaps = floor[:, :, None] + slope[:, :, None] * x - errors[:, None, :]
@@ -285,19 +292,19 @@ def fit_power_law(sizes, errors) -> PowerLaw:
 
 @dataclass(frozen=True)
 class LearningCurve(Table):
-    """The error at every size, and the power law through it. Printed, it is its table and its sentence.
+    """Errors at each size and a power law fitted to them; its text is a table and a conclusion.
 
     Attributes
     ----------
     over : "bags" or "instances"
-    metric : of the errors
-    level : of the intervals
-    sizes : array, mean number of training bags (of instances per bag) at every point
-    errors : array, the metric at every point
-    now : the size that stands for the whole data: all bags, or all instances
-    law : PowerLaw of the mean error of a bag, for the RMSE of its square
-    draws : PowerLaw of every draw of the bootstrap
-    results : Results, all cells; those that failed are in ``results.failures``
+    metric : name of the metric of the errors
+    level : level of the intervals
+    sizes : array, mean number of training bags, or of instances per bag, at each point
+    errors : array, the metric at each point
+    now : size of the whole data: the number of bags, or the mean number of instances per bag
+    law : PowerLaw of the mean error per bag; for the RMSE, of the mean squared error
+    draws : PowerLaw of each bootstrap draw
+    results : Results of all cells; ``results.failures`` lists the failed ones
     """
 
     over: str
@@ -308,15 +315,15 @@ class LearningCurve(Table):
     now: float
     law: PowerLaw = field(repr=False)
     draws: PowerLaw = field(repr=False)
-    spread: np.ndarray = field(repr=False)  # of the errors, (sizes, 2)
+    spread: np.ndarray = field(repr=False)  # interval of each error, (sizes, 2)
     results: Results = field(repr=False)
 
     def predict(self, size: float) -> tuple[float, float, float]:
-        """Return the metric expected at a size, with its interval; far beyond the data it is less certain."""
+        """Return the metric expected at a size, and its interval; extrapolation far beyond the data is unreliable."""
         return self._with_interval(*(_values(law(size), self.metric) for law in (self.law, self.draws)))
 
     def gain(self, factor: float = 2.0) -> tuple[float, float, float]:
-        """Return the share by which the error falls with ``factor`` times the data, with its interval."""
+        """Return the relative decrease of the error with ``factor`` times the data, and its interval."""
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
         sizes = self.now * factor, self.now
@@ -325,7 +332,7 @@ class LearningCurve(Table):
         return self._with_interval(*shares)
 
     def sentence(self, factor: float = 2.0) -> str:
-        """Return a sentence: "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
+        """Return the conclusion, such as "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
         share, low, high = (100 * value for value in self.gain(factor))
         times = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}.get(
             factor, f"{factor:g} times"
@@ -339,21 +346,25 @@ class LearningCurve(Table):
         return f"{text}."
 
     def as_dict(self) -> dict[str, list]:
-        """Return the columns of `table`, a row per size: the metric, its interval, and the law."""
+        """Return a table as a dict of columns, with a row per size: the metric, its interval, and the value of the law."""
         low, high = self.spread.T.tolist()
         columns = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
         return columns | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
 
     def notes(self) -> list[str]:
-        """Return the caveats of the sentence."""
+        """Return notes on failed fits and on weak conclusions."""
         caveats = []
         failed = len(self.results.failures)
         if failed:
-            caveats.append(f"{failed} fits failed; the errors are those of the others ({self.results.failures[0][-1]})")
+            caveats.append(f"{failed} fits failed and are left out. The first error: {self.results.failures[0][-1]}")
         if np.diff(get_metric(self.metric).loss(self.errors[[0, -1]])) > 0:
-            caveats.append("The error does not fall over these sizes: more folds or repeats would show it better.")
+            caveats.append(
+                "The error does not fall over these sizes. Use more repeats, which make the curve less noisy."
+            )
         if self.gain()[2] - self.gain()[1] > 0.2:
-            caveats.append("The interval is wide: more repeats narrow it, or there are too few bags to tell.")
+            caveats.append(
+                "The interval is wide. Use more repeats; if it stays wide, there are too few bags."
+            )
         return caveats
 
     def _with_interval(self, value, draws) -> tuple[float, float, float]:
@@ -368,15 +379,15 @@ class LearningCurve(Table):
 
 
 def _measured(
-    results: Results, plan: Plan, over: str, sizes_asked: list, bags: Bags, metric: str, level: float
+    results: Results, plan: Plan, over: str, requested: list, bags: Bags, metric: str, level: float
 ) -> LearningCurve:
     """Compute the curve from the finished cells."""
     label, n = results.methods[0], len(bags)
-    # By key: where groups are large, two sizes may be the same training bags, and are one cell.
+    # By key, because with large groups two sizes may have the same training bags and thus be one cell.
     done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
-    errors, split_of, trained = [], [], [[] for _ in sizes_asked]
+    errors, split_of, trained = [], [], [[] for _ in requested]
     for number, planned in enumerate(plan.cells):
-        cell, (split, at) = done.get(planned.key), divmod(number, len(sizes_asked))
+        cell, (split, at) = done.get(planned.key), divmod(number, len(requested))
         if cell is None:
             continue
         trained[at].append(cell["n_train"])
@@ -387,23 +398,23 @@ def _measured(
         split_of.append(np.full(len(place), split))
     if any(not counts for counts in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
-        raise ValueError(f"{label} has no result at some size, so there is no curve; the first failure: {first}")
+        raise ValueError(f"{label} has no result at some size, so no curve can be fitted. The first error: {first}")
     at, place, error = map(np.concatenate, zip(*errors, strict=True))
-    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(sizes_asked))
+    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(requested))
     mean, draws = sums.means(None)[None], np.stack([sums.means(seed) for seed in range(DRAWS)])
     if over == "bags":
         sizes, now = np.array([np.mean(counts) for counts in trained]), float(n)
     else:
-        sizes, now = np.array([_kept(bags, share).mean() for share in sizes_asked]), float(bags.sizes.mean())
+        sizes, now = np.array([_n_instances(bags, share).mean() for share in requested]), float(bags.sizes.mean())
     if not (mean > 0).all():
-        raise ValueError("the method predicts every held-out bag exactly, so there is no error that could fall")
+        raise ValueError("The method predicts each held-out bag without error, so no power law can be fitted.")
     quantiles = np.quantile(_values(draws, metric), [(1 - level) / 2, (1 + level) / 2], axis=0).T
     laws = fit_power_law(sizes, mean), fit_power_law(sizes, np.maximum(draws, 1e-12 * mean))
     return LearningCurve(over, metric, level, sizes, _values(mean[0], metric), now, *laws, quantiles, results)
 
 
 def _values(errors, metric: str):
-    """Return the metric that belongs to mean errors of bags, or to distances from its best value."""
+    """Convert mean errors per bag, or distances from the best value, to the metric."""
     chosen = get_metric(metric)
     if chosen.root:
         return np.sqrt(errors)
@@ -411,14 +422,14 @@ def _values(errors, metric: str):
 
 
 def _errors(cell: dict, metric: Metric) -> np.ndarray:
-    """Return one error per bag, whose mean (its root, for the RMSE) is the metric; else the distance from its best."""
+    """Return one error per bag, or, for a metric that is no mean over bags, its distance from the best value."""
     y, prediction = np.asarray(cell["targets"]), np.asarray(cell["predictions"])
     forecast: tuple = ()
     if metric.needs_std:
         if cell["uncertainty"] is None and cell["std"] is None:
             raise ValueError(
-                f"some fits have too few bags for intervals of 0.9, so they have no {metric.label}; "
-                "leave out small sizes"
+                f"Some fits have too few training bags for intervals of level 0.9, so the {metric.label} is missing. "
+                "Leave out small sizes."
             )
         uncertainty = None if cell["uncertainty"] is None else Uncertainty.of_lists(cell["uncertainty"])
         forecast = (None if cell["std"] is None else np.asarray(cell["std"]), uncertainty)
@@ -429,7 +440,7 @@ def _errors(cell: dict, metric: Metric) -> np.ndarray:
 
 
 class _Sums:
-    """Errors by size, unit and split, and their means when units and splits are drawn again."""
+    """Sums of errors by size, unit and split, from which bootstrap means are computed."""
 
     def __init__(self, at, unit, split, error, n_sizes: int):
         pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
@@ -439,7 +450,7 @@ class _Sums:
         np.add.at(self.counts, (pair, at), 1.0)
 
     def means(self, seed: int | None) -> np.ndarray:
-        """Return the mean error at each size; with a seed, for units and splits drawn with replacement."""
+        """Return the mean error at each size; with a seed, of a bootstrap sample of units and splits."""
         weights = np.ones(len(self.unit))
         if seed is not None:
             rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Progress displays: one of rich in a terminal, and in a notebook with or without ipywidgets."""
+"""Progress displays for terminals and notebooks, based on rich; in notebooks ipywidgets is optional."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from time import perf_counter
 from rich.console import Console
 from rich.progress import Progress
 
-SECONDS = 0.2  # between two updates of a line in a notebook
-WIDTH = 100  # of that line
+UPDATE_SECONDS = 0.2  # time between two updates of the text line in a notebook
+LINE_WIDTH = 100  # characters of the text line in a notebook
 
 
 def is_watched() -> bool:
-    """Return whether somebody can see a progress display: in a terminal or a notebook."""
+    """Return whether standard error is a terminal or the process runs in a notebook."""
     console = Console(stderr=True)
     return console.is_terminal or console.is_jupyter
 
 
 def progress_display(*columns, console: Console | None = None) -> Progress:
-    """Return a progress display on standard error that disappears when it ends.
+    """Return a progress display on standard error, which is removed at the end.
 
-    In a notebook without ipywidgets it is a line of text that is updated in place, where rich would warn at each
-    refresh. Outside of terminals and notebooks nothing is shown.
+    In a notebook without ipywidgets, where the display of rich would warn at each refresh, it is a line of text that
+    is updated in place. Outside of terminals and notebooks nothing is shown.
     """
     console = console or Console(stderr=True)
     if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None):
         return Progress(*columns, console=console, transient=True)
-    return _LineOfText(*columns, console=console)
+    return _TextLine(*columns, console=console)
 
 
-class _LineOfText(Progress):
-    """Progress that IPython displays as text; rich's own display is never started."""
+class _TextLine(Progress):
+    """Progress shown as a line of text by IPython, without the live display of rich."""
 
-    handle = None  # of the displayed line
-    shown = -SECONDS  # when it was last updated
+    handle = None  # display handle of IPython, once the line is shown
+    last_update = -UPDATE_SECONDS
 
     def start(self) -> None:
         pass
@@ -53,14 +53,14 @@ class _LineOfText(Progress):
         self._show()
 
     def _show(self) -> None:
-        if not self.console.is_jupyter or perf_counter() - self.shown < SECONDS:
+        if not self.console.is_jupyter or perf_counter() - self.last_update < UPDATE_SECONDS:
             return
         from IPython.display import display
 
-        self.shown = perf_counter()
-        page = Console(file=StringIO(), width=WIDTH, force_jupyter=False)
-        with page.capture() as capture:
-            page.print(self.get_renderable())
+        self.last_update = perf_counter()
+        text_console = Console(file=StringIO(), width=LINE_WIDTH, force_jupyter=False)
+        with text_console.capture() as capture:
+            text_console.print(self.get_renderable())
         text = {"text/plain": capture.get().rstrip()}
         if self.handle is None:
             self.handle = display(text, raw=True, display_id=True)

@@ -11,7 +11,7 @@ from bagwise.bags.frames import as_list
 
 @dataclass(frozen=True)
 class Predicted:
-    """What a model predicts: columns with a row per bag, scores against known targets, columns of instances."""
+    """Predictions of a model: a table with a row per bag, scores if targets are known, and a table of instances."""
 
     columns: dict[str, list]
     scores: dict | None = None
@@ -19,10 +19,10 @@ class Predicted:
 
 
 def prediction_table(model, bags, y=None, *, level: float | None = None, quantiles=()) -> dict[str, list]:
-    """Return a row per bag: its id, prediction, interval if the model has one, quantiles, and the known target.
+    """Return a table of predictions as a dict of columns: ids, predictions, intervals, quantiles and known targets.
 
-    The id and the target have the names of the user's table. With several targets, each has columns of its own, such as
-    ``yield_prediction``.
+    Columns of ids and targets have the names that they have in the user's table. A model of several targets has columns
+    for each of them, such as ``yield_prediction``.
     """
     from bagwise.io.table_output import own_name
 
@@ -55,10 +55,10 @@ def prediction_table(model, bags, y=None, *, level: float | None = None, quantil
 
 
 def instance_table(model, bags) -> dict[str, np.ndarray]:
-    """Return a row per instance with its part in the prediction; with several targets, in that of each."""
+    """Return a table of instances as a dict of columns: the contribution of each to the prediction of each target."""
     from bagwise.explanations.explanation import SINGULAR, explain
 
-    if bags.id_name in SINGULAR.values():  # a name that this table uses for another column
+    if bags.id_name in SINGULAR.values():  # used as a column name by this table
         bags = bags._with(id_name=None)
     rows: dict[str, np.ndarray] = {}
     for prefix, target_model in by_target(model).items():
@@ -68,19 +68,19 @@ def instance_table(model, bags) -> dict[str, np.ndarray]:
 
 
 def prediction_scores(columns: dict, y: np.ndarray, model, names: list[str]) -> dict:
-    """Return the errors against known targets, and the share of targets inside their intervals (``coverage``).
+    """Return RMSE and MAE for known targets, and the share of targets inside their intervals (``coverage``).
 
-    A model of several targets has scores for the targets in ``names``, in any order.
+    For a model of several targets, return the scores of each target in ``names``, whose order is that of ``y``.
     """
     from bagwise.intervals import coverage
     from bagwise.metrics import mae, rmse
 
     targets = getattr(model, "target_names_", None)
     if targets is None and y.ndim == 2:
-        raise ValueError(f"The model has one target, not {y.shape[1]}. Name the one to compare it with: --target")
+        raise ValueError(f"The model has one target, and {y.shape[1]} were given. Name one of them with --target.")
     unknown = [name for name in names if targets is not None and name not in targets]
     if targets is not None and unknown:
-        raise ValueError(f"The model has no target {unknown[0]!r}. --target takes those it has: {', '.join(targets)}")
+        raise ValueError(f"The model has no target {unknown[0]!r}. Use --target with one of: {', '.join(targets)}")
     errors_by_target, prefixes = {}, [""] if targets is None else [f"{name}_" for name in names or targets]
     for prefix, column in zip(prefixes, np.reshape(y, (len(y), -1)).T, strict=True):
         has_target = ~np.isnan(column)
@@ -94,14 +94,14 @@ def prediction_scores(columns: dict, y: np.ndarray, model, names: list[str]) -> 
 
 
 def by_target(model) -> dict:
-    """Return the model of each target by the prefix of its columns."""
+    """Return a dict from the prefix of a target's columns to its model."""
     if not hasattr(model, "target_names_"):
         return {"": model}
     return dict(zip((f"{name}_" for name in model.target_names_), model.estimators_, strict=True))
 
 
 def no_intervals(model, level: float | None) -> str | None:
-    """Return why predictions have no intervals; None if they have, or if a level was asked for."""
+    """Return the reason why predictions have no intervals, or None if they have or if a level is given."""
     if hasattr(model, "target_names_"):
         return next(filter(None, (no_intervals(estimator, level) for estimator in model.estimators_)), None)
     if not hasattr(model, "predict_interval"):
