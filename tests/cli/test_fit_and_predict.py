@@ -150,11 +150,11 @@ def test_an_interrupt_tells_what_is_kept(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(CrossValidation, "_run", interrupted)
     asked = ("--out", tmp_path / "m.bagwise", "--n-jobs", 1)
     result = fit(folder, *asked, "--work", tmp_path / "w", method="auto:quick")
-    words = f"stopped; 7 finished fits are kept in {tmp_path / 'w'}, and the same command continues from there\n"
+    words = f"Stopped; 7 finished fits are stored in {tmp_path / 'w'}. The same command continues from there.\n"
     assert result.exit_code == 130 and result.stderr.endswith(words)
     result = fit(folder, *asked, method="auto:quick")
     assert result.exit_code == 130
-    assert result.stderr.endswith("bagwise fit: stopped, and nothing is stored; with --work DIR, finished fits are\n")
+    assert "bagwise fit: Stopped. Nothing is stored. With --work DIR" in result.stderr
 
 
 def test_properties_of_the_bag(folder, tmp_path):
@@ -261,7 +261,7 @@ def test_a_model_whose_place_is_full_is_kept_elsewhere(folder, tmp_path, monkeyp
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = "".join(result.stderr.split("\n"))
     assert result.exit_code == 1 and "No space left on device" in said
-    kept = Path(re.search(r"the fitted model is in (\S+m\.bagwise) instead: move it", said)[1])
+    kept = Path(re.search(r"The fitted model was saved as (\S+m\.bagwise) instead; move it", said)[1])
     new, _ = load(folder, "new")
     np.testing.assert_array_equal(
         bw.load_model(kept).predict(new), bw.load_model(folder / "model.bagwise").predict(new)
@@ -274,7 +274,10 @@ def test_a_fit_that_cannot_be_saved_after_all_says_what_can_be_done(folder, tmp_
     monkeypatch.setattr("bagwise.model_files.names.NAMES", {})
     result = fit(folder, "--out", tmp_path / "m.bagwise")
     said = " ".join(result.stderr.split())
-    assert result.exit_code == 1 and "The fit is lost: fit another method (`bagwise methods`), or fit in Python" in said
+    assert (
+        result.exit_code == 1
+        and "The fitted model is lost. Fit another method (`bagwise methods`), or fit in Python" in said
+    )
 
 
 def test_ids_that_spreadsheets_compute_can_be_written_as_text(folder, tmp_path):

@@ -174,7 +174,7 @@ def test_a_stopped_run_says_what_is_kept_and_goes_on(folder, quick, monkeypatch)
     with monkeypatch.context() as patch:
         patch.setattr(table1, "run_rows", stopped)
         result, said = typed(folder)
-    assert result.exit_code == 130 and f"4 finished cells are kept in {folder.parent / 'run'}" in said
+    assert result.exit_code == 130 and f"4 finished cells are stored in {folder.parent / 'run'}" in said
     result, said = typed(folder, "--resume")
     assert result.exit_code == 0 and written(folder) == ["MODIS", "MISR1"]
 

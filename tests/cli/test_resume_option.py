@@ -58,12 +58,12 @@ def stopped_after(monkeypatch):
     return stop_after
 
 
-@pytest.mark.parametrize(("cells", "kept"), [(3, "3 finished cells are kept"), (1, "1 finished cell is kept")])
+@pytest.mark.parametrize(("cells", "kept"), [(3, "3 finished cells are stored"), (1, "1 finished cell is stored")])
 def test_ctrl_c_says_what_is_kept(table, tmp_path, stopped_after, cells, kept):
     stopped_after(cells)
     result, said = evaluated(table, tmp_path / "run", "--repeats", 1, "--quiet")
     assert result.exit_code == 130 and "Traceback" not in result.output
-    assert said == f"bagwise evaluate: stopped; {kept} in {tmp_path / 'run'}, and the same command continues from there"
+    assert said == f"bagwise evaluate: Stopped; {kept} in {tmp_path / 'run'}. The same command continues from there."
     stopped_after(5 - cells)
     assert evaluated(table, tmp_path / "run", "--repeats", 1, "--resume")[0].exit_code == 0
 

@@ -87,7 +87,7 @@ def test_results_of_a_version_with_fewer_metrics_still_open(results):
 
 
 def test_what_is_refused(results):
-    with pytest.raises(ValueError, match="by='groups' needs bags that carry groups"):
+    with pytest.raises(ValueError, match="by='groups' needs bags with groups"):
         evaluate(BAGS, Y, ["aggregated"], by="groups")
     with pytest.raises(ValueError, match="one label per bag, {name: labels} or 'groups', not 'site'"):
         evaluate(BAGS, Y, ["aggregated"], by="site")

@@ -85,10 +85,10 @@ def test_train_and_test_from_a_column():
         ({"folds": 7}, "7 folds need at least 7 bags, and there are 6"),
         ({"folds": 1}, "folds must be at least 2"),
         ({"repeats": 0}, "repeats must be at least 1, not 0"),
-        ({"fold": [0] * 6}, "every bag is in fold 0; fixed folds need at least two"),
+        ({"fold": [0] * 6}, "Every bag is in fold 0. Fixed folds need at least two"),
         ({"fold": [0, 1]}, r"fold must have one label per bag \(6\), not shape \(2,\)"),
-        ({"split": ["train"] * 6}, r"and both must occur; it has \['train'\]"),
-        ({"split": ["train"] * 5 + ["val"]}, r"it has \['train', 'val'\]"),
+        ({"split": ["train"] * 6}, r"and both must occur; got \['train'\]"),
+        ({"split": ["train"] * 5 + ["val"]}, r"got \['train', 'val'\]"),
         ({"split": ["train"] * 6, "fold": [0] * 6}, "not both"),
     ],
 )
@@ -152,7 +152,7 @@ def test_fold_labels_are_what_a_file_can_hold(labels, names):
 )
 @pytest.mark.parametrize("what", ["fold", "split"])
 def test_a_bag_without_a_label_is_refused_by_name(labels, what):
-    with pytest.raises(ValueError, match=rf"bag 'b1' \(and 1 other\) has no {what}; give every bag a label"):
+    with pytest.raises(ValueError, match=rf"bag 'b1' \(and 1 other\) has no {what}\. Give each bag a label"):
         make_splits(bags_of(6, ids=[f"b{i}" for i in range(6)]), **{what: labels})
 
 
@@ -173,5 +173,5 @@ def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
 
 
 def test_a_torn_group_is_told():
-    with pytest.warns(UserWarning, match="bags of one group on both sides"):
+    with pytest.warns(UserWarning, match="folds separate bags of one group"):
         make_splits(bags_of(4, groups=[1, 1, 2, 2]), fold=[0, 1, 1, 1])

@@ -1,4 +1,4 @@
-"""`ScreenedRidge`: ridge regression on an embedding whose settings are compared on some of the bags first."""
+"""`ScreenedRidge`: ridge regression on an embedding, with settings preselected on a subset of the bags."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from bagwise.bags import Bags, check_fit, check_weights
 from bagwise.bags.folds import some_of, unit_hash
 from bagwise.regressors import EmbeddingRidge
 
-MANY_BAGS = 1000  # above so many training bags, settings are compared on some of them first
-COMPARED = 800  # the number of bags of that comparison
-FITTED_SHARE = 4  # one setting in so many, the best of the comparison, is fitted to all bags
-MUCH_WORSE = 1.05  # settings whose squared error is more than so many times that of the best are not
-NEAR = 40.0  # penalties at most so many times as large or small as the best of the comparison are tried on all bags
+MANY_BAGS = 1000  # with more training bags, settings are compared on a subset first
+SUBSET_BAGS = 800  # size of this subset
+FITTED_SHARE = 4  # the best 1/4 of the settings are fitted on all bags
+MUCH_WORSE = 1.05  # of these, settings with more than 1.05 times the lowest squared error are dropped
+NEAR = 40.0  # on all bags, penalties within this factor of the best penalties of the subset are tried
 
 
 class ScreenedRidge(EmbeddingRidge):
-    """`EmbeddingRidge` for many bags: settings are compared on some of the bags, and the best are fitted to all.
+    """`EmbeddingRidge` for many bags, which compares settings on a subset and fits only the best on all bags.
 
-    With more than 1,000 bags, all settings, with every second penalty, are compared on 800 of them, drawn by a hash of
-    their ids. The best quarter of the settings is fitted to all bags, with penalties near the best ones. With fewer
-    bags it is `EmbeddingRidge`.
+    With more than 1,000 bags, all settings and every second penalty are compared on 800 bags, drawn by a hash of their
+    ids. The best quarter of the settings is then fitted on all bags, with penalties near the best ones. With fewer bags
+    it does the same as `EmbeddingRidge`.
 
     Parameters
     ----------
@@ -36,20 +36,20 @@ class ScreenedRidge(EmbeddingRidge):
     """
 
     def fit(self, bags, y, sample_weight=None) -> ScreenedRidge:
-        """Fit to bags with one target each; ``sample_weight`` has one entry per bag."""
+        """Fit on bags with one target each; ``sample_weight`` has one weight per bag."""
         bags, y = check_fit(bags, y, allow_weights=True, apart=True)
         settings, head = self.settings(), self.head
         if len(bags) > MANY_BAGS and len(settings) > 1:
-            compared = np.argsort([unit_hash(key, 0) for key in bags.ids.tolist()], kind="stable")[:COMPARED]
+            subset = np.argsort([unit_hash(key, 0) for key in bags.ids.tolist()], kind="stable")[:SUBSET_BAGS]
             weight = check_weights(sample_weight, bags)
-            settings, head = self._best_settings(*some_of(np.sort(compared), bags, y, weight))
+            settings, head = self._best_settings(*some_of(np.sort(subset), bags, y, weight))
         grid = [{name: [value] for name, value in setting.items()} for setting in settings]
         fitted = EmbeddingRidge(self.embedding, head, grid=grid, offset=self.offset).fit(bags, y, sample_weight)
         vars(self).update({name: value for name, value in vars(fitted).items() if name.endswith("_")})
         return self
 
     def _best_settings(self, bags: Bags, y: np.ndarray, weight) -> tuple[list[dict], object]:
-        """Return the settings of least left-out error on some bags, and a head with penalties near theirs."""
+        """Return the settings with the lowest leave-one-out error, and a head with penalties near the best ones."""
         head, groups = self.fresh_head(), np.arange(len(bags)) if bags.groups is None else bags.groups
         penalties, judged = np.array(head.penalties), []
         # Near the best penalty the error hardly changes, so every second one suffices to compare settings.

@@ -1,6 +1,6 @@
 """Terminal output of all commands: results on stdout, messages, progress and one-line errors on stderr.
 
-Control characters of names and ids are escaped, and so are characters that an output cannot encode.
+Control characters in names and ids are escaped, and so are characters that the output encoding lacks.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from rich.segment import Segment
 
 from bagwise.cli.options import CELLS
 
-# Replacements where the output is ASCII, one character each, so that the width of a table stays.
+# Replacements on ASCII terminals: one character each, so that tables stay aligned.
 ASCII = str.maketrans("±²×–—", "~2x--")
-PART = 5_000  # instances between two steps of a progress bar
+INSTANCES_PER_STEP = 5_000  # of a progress bar
 # Errors of the data or the command, shown as one message without a traceback.
 EXPECTED = (ValueError, TypeError, ImportError, OSError)
-# Parameter -> option, where the names differ: these options are given once per value.
+# Options whose name is not that of the parameter; most are singular, as they are repeated for several values.
 OPTIONS = {
     "label_column": "by",
     "features": "feature",
@@ -48,7 +48,7 @@ class Terminal(Console):
             yield segment if segment.control else Segment(self._shown(segment.text), segment.style)
 
     def _shown(self, text: str) -> str:
-        if not text.replace("\n", "").isprintable():  # imported here, because most commands print without it
+        if not text.replace("\n", "").isprintable():
             from bagwise.io.table_output import without_controls
 
             text = without_controls(text)
@@ -56,7 +56,7 @@ class Terminal(Console):
 
 
 def escape_unencodable() -> None:
-    """Make standard output and error write an escape for characters that they cannot encode."""
+    """Set standard output and error to escape characters that they cannot encode."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -89,11 +89,11 @@ def as_options(text: str) -> str:
     return "".join(part if isinstance(part, str) else option(part) for part in getattr(text, "parts", [text]))
 
 
-def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
-    """Return the command as it was typed, to be recorded, without options that have their default."""
+def command_text(context: typer.Context, *, exclude: tuple[str, ...] = ()) -> str:
+    """Return the command line, for the record of a run, with only the options that the user typed."""
     parts = context.command_path.split()
     for parameter in context.command.params:
-        if parameter.name in but or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
+        if parameter.name in exclude or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
             continue
         value = context.params[parameter.name]
         for item in value if isinstance(value, list | tuple) else [value]:
@@ -105,7 +105,7 @@ def command_text(context: typer.Context, *, but: tuple[str, ...] = ()) -> str:
 
 
 class Messages:
-    """Messages and progress of a command on stderr; with ``quiet``, errors only."""
+    """Writer of the messages and progress of a command to stderr; with ``quiet``, of errors only."""
 
     def __init__(self, verb: str, *, quiet: bool):
         self.verb, self.quiet, self.console = verb, quiet, Terminal(stderr=True, highlight=False)
@@ -127,7 +127,7 @@ class Messages:
         return not self.quiet and self.console.is_terminal
 
     def evaluation_progress(self, metric: str):
-        """Return the display of an evaluation, as a context."""
+        """Return the progress display of an evaluation, as a context manager."""
         if not self.is_live:
             return nullcontext(False)
         from bagwise.evaluation.evaluation import Display
@@ -135,7 +135,7 @@ class Messages:
         return Display(console=self.console, metric=metric)
 
     def fit_progress(self, model, name: str):
-        """Return the display of the method if it has one, else a spinner."""
+        """Return a context manager that shows the progress of the method, with its own display or a spinner."""
         shown = [key for key in model.get_params() if key == "progress" or key.endswith("__progress")]
         if shown and self.is_live:
             model.set_params(**dict.fromkeys(shown, True))
@@ -143,7 +143,7 @@ class Messages:
         return self.spinner(f"fitting {name}")
 
     def pass_progress(self, activity: str):
-        """Return the display of passes over a table, as a context that returns a callback for steps."""
+        """Return the progress display of passes over a table, a context manager that returns a callback."""
         if not self.is_live:
             return nullcontext()
         from bagwise.scale.passes import PassDisplay
@@ -151,18 +151,24 @@ class Messages:
         return PassDisplay(activity, console=self.console)
 
     def parts(self, bags, activity: str) -> Iterator:
-        """Yield the bags in parts of some instances, with a progress bar; in one part if no progress is shown."""
+        """Yield the bags in parts of about ``INSTANCES_PER_STEP`` instances, with a progress bar on a terminal."""
         if not self.is_live:
             yield bags
             return
         from rich.progress import track
 
-        cuts = sorted({bisect_left(bags.offsets, k * PART) for k in range(bags.n_instances // PART + 1)} | {len(bags)})
+        cuts = sorted(
+            {
+                bisect_left(bags.offsets, k * INSTANCES_PER_STEP)
+                for k in range(bags.n_instances // INSTANCES_PER_STEP + 1)
+            }
+            | {len(bags)}
+        )
         slices = [slice(*pair) for pair in pairwise(cuts)]
         yield from (bags[part] for part in track(slices, activity, console=self.console, transient=True))
 
     def spinner(self, activity: str):
-        """Return a spinner with the activity and its seconds, as a context."""
+        """Return a spinner with the activity and the elapsed time, as a context manager."""
         if not self.is_live:
             return nullcontext()
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -175,7 +181,7 @@ class Messages:
 
 @contextmanager
 def logged_to(messages: Messages) -> Iterator[None]:
-    """Show what the library logs under the name ``bagwise`` as messages inside."""
+    """Show log records of the logger ``bagwise`` as messages within the context."""
     handler, logger = logging.Handler(), logging.getLogger("bagwise")
     handler.emit = lambda record: messages.show(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
@@ -190,11 +196,13 @@ def logged_to(messages: Messages) -> Iterator[None]:
 
 @contextmanager
 def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
-    """Show our warnings as messages inside; an expected error becomes one line and exit code 1."""
+    """Show warnings of bagwise as messages within the context, and exit with code 1 and one line on expected errors."""
     messages, shown = Messages(verb, quiet=quiet), set()
 
     def show(message, category, *_):
-        if category is UserWarning and str(message) not in shown:  # ours; libraries use classes of their own
+        if (
+            category is UserWarning and str(message) not in shown
+        ):  # bagwise issues plain UserWarning, other libraries subclasses
             shown.add(str(message))
             messages.show("Note: " + message.args[0], style="yellow")
 
@@ -210,7 +218,7 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
         except MemoryError as error:
             clear_frames(error.__traceback__)  # releases memory, which printing needs
             text = " ".join(str(error).split()).rstrip(".")
-            if "not enough memory" not in text:  # ours have advice of their own
+            if "not enough memory" not in text:  # errors raised by bagwise already say what to do
                 text = f"there is not enough memory{text and f' ({text})'}; "
                 text += "use fewer rows, columns or processes, or a larger machine"
             print_text(f"bagwise {verb}: {text}", stderr=True)
@@ -227,7 +235,7 @@ def file_size(path: Path) -> str:
 
 
 def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> None:
-    """Show the first failed cell of the `Results` and the files that list all, and exit with code 1."""
+    """If a cell failed, show the first error and the names of the files that list all errors, and exit with code 1."""
     failures = [(results, *failure) for results in runs for failure in results.failures]
     if not failures:
         return
@@ -243,16 +251,16 @@ def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> Non
 
 @contextmanager
 def interruptible(messages: Messages, out: Path | None, *, noun: str = "cell") -> Iterator[None]:
-    """Turn Ctrl-C into exit code 130 and one line on the finished work that is stored."""
+    """On Ctrl-C, show how much finished work is stored, and exit with code 130."""
     try:
         yield
     except KeyboardInterrupt:
         if out is None:
-            messages.error("stopped, and nothing is stored; with --work DIR, finished fits are")
+            messages.error("Stopped. Nothing is stored. With --work DIR, finished fits are stored and reused.")
             raise typer.Exit(130) from None
         n = sum(1 for _ in out.rglob(CELLS))
         stored = f"{n} finished {noun} is" if n == 1 else f"{n} finished {noun}s are"
-        if any(path.is_dir() for path in out.glob("cells/*")):  # a table read chunk by chunk
+        if any(path.is_dir() for path in out.glob("cells/*")):  # a table larger than memory
             stored = "finished passes are"
-        messages.error(f"stopped; {stored} kept in {out}, and the same command continues from there")
+        messages.error(f"Stopped; {stored} stored in {out}. The same command continues from there.")
         raise typer.Exit(130) from None

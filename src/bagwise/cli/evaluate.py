@@ -20,23 +20,26 @@ def evaluate(
     context: typer.Context,
     table: o.Tables,
     method: o.Methods = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder that stores finished fits; default: runs/ and the name of the table.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder that stores finished fits; default: runs/TABLE.")] = None,
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, help="Default 10; 1 with fixed folds or without --method. Example: --repeats 3"),
+        typer.Option(
+            min=1,
+            help="Repetitions of the folds; default 10, 1 with fixed folds or without --method. Example: --repeats 3",
+        ),
     ] = None,
     folds: o.Folds = None,
     selection: Annotated[
         Selection, typer.Option(help="Choose settings inside the training bags, or on the scoring folds (optimistic).")
     ] = "nested",
     tune: Annotated[
-        bool, typer.Option(help="Search the settings on the card of a method, which multiplies the time.")
+        bool, typer.Option(help="Search the settings that the card of a method lists; takes several times as long.")
     ] = True,
-    metric: Annotated[Literal[*METRICS], typer.Option(help="The metric that chooses settings and ranks.")] = "rmse",
+    metric: Annotated[
+        Literal[*METRICS], typer.Option(help="The metric by which settings are chosen and methods ranked.")
+    ] = "rmse",
     by: Annotated[
-        str | None, typer.Option(help="Column to score separately by; not a feature. Example: --by site")
+        str | None, typer.Option(help="Column whose values are scored separately; not a feature. Example: --by site")
     ] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
@@ -47,7 +50,7 @@ def evaluate(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compare methods by held-out bags: by default auto, instance-kme and input-kme.
+    """Compare methods on held-out bags; by default auto, instance-kme and input-kme.
 
     Finished fits are stored, so the same command continues an interrupted one.
 
@@ -76,7 +79,7 @@ def evaluate(
         o.refuse_no_target(y)
         bags = o.declare_folds(bags, folds)
         messages.show_data(o.stem(table), bags)
-        # a report must load the same bags again
+        # The report loads the bags again and must ignore the same columns.
         ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
         origin = o.origin(context, table, columns | {"groups": groups, "ignore": ignored})
         runs, verdicts = {}, {}
@@ -116,7 +119,7 @@ def evaluate(
 
 
 def _by_target(bags, y, labels: dict) -> dict:
-    """Return bags, targets and labels by target (None for a single one), each with the bags that have a target."""
+    """Return the bags, targets and labels of each target, without bags whose target is missing; its key is its name."""
     if y.ndim == 1:
         return {None: (bags, y, labels)}
     parts = {}
@@ -177,20 +180,24 @@ def learning_curve(
     table: o.Tables,
     method: o.Method = "aggregated",
     out: Annotated[
-        Path | None, typer.Option(help="Folder that stores finished fits; default: runs/, the table and -curve.")
+        Path | None, typer.Option(help="Folder that stores finished fits; default: runs/TABLE-curve.")
     ] = None,
     over: Annotated[
         Literal["bags", "instances"],
-        typer.Option(help="More bags, or more instances per bag. Example: --over instances"),
+        typer.Option(help="Whether the number of bags or of instances per bag increases. Example: --over instances"),
     ] = "bags",
     size: Annotated[
         list[float] | None,
-        typer.Option(help="A number of training bags, or a share of the instances of a bag. Example: --size 50"),
+        typer.Option(help="Number of training bags, or share of instances; give at least four. Example: --size 50"),
     ] = None,
-    times: Annotated[float, typer.Option(min=0.1, help="How many times the data. Example: --times 3")] = 2.0,
-    repeats: Annotated[int, typer.Option(min=1, help="More give a narrower interval. Example: --repeats 10")] = 5,
+    times: Annotated[
+        float, typer.Option(min=0.1, help="Factor by which the data would grow, for the conclusion. Example: --times 3")
+    ] = 2.0,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Repetitions of the folds; more give a narrower interval. Example: --repeats 10")
+    ] = 5,
     folds: o.Folds = None,
-    metric: Annotated[Literal[*METRICS], typer.Option(help="What is to improve.")] = "rmse",
+    metric: Annotated[Literal[*METRICS], typer.Option(help="The metric of the curve.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

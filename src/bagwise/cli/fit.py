@@ -15,9 +15,9 @@ from bagwise.cli import options as o
 from bagwise.metrics import POINT_METRICS
 
 SMALL = 200_000  # numbers in a table, below which starting processes takes longer than the fit
-# Options that need the whole table in memory
+# Options that need the whole table in memory.
 IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets", "time", "fold_column", "folds")
-BUDGET = 480.0  # seconds of auto, so that the whole command takes ten minutes
+BUDGET = 480.0  # default seconds of auto; with loading and intervals the command then takes at most ten minutes
 
 
 @o.reading_a_table
@@ -28,7 +28,7 @@ def fit(
     method: o.Method = "auto",
     level: o.Level = 0.9,
     intervals: Annotated[
-        bool, typer.Option(help="Whether predictions get intervals; they cost a fit per fold.")
+        bool, typer.Option(help="Whether predictions get intervals, which need a fit per fold.")
     ] = True,
     scores: Annotated[
         Literal["absolute", "quantile"],
@@ -42,14 +42,16 @@ def fit(
     ] = None,
     folds: o.Folds = None,
     work: o.Work = None,
-    report: Annotated[Path | None, typer.Option(help="A page about the model. Example: --report aod.html")] = None,
+    report: Annotated[Path | None, typer.Option(help="HTML report of the model. Example: --report aod.html")] = None,
     aggregate: Annotated[
         Literal["mean", "sum"] | None,
-        typer.Option(help="How a target aggregates its instances, for aggregate-gp. Example: --aggregate sum"),
+        typer.Option(
+            help="Whether targets are means or sums over instances, for aggregate-gp. Example: --aggregate sum"
+        ),
     ] = None,
     exposure: Annotated[
         str | None,
-        typer.Option(help="Column of exposures, such as the people of an instance. Example: --exposure people"),
+        typer.Option(help="Column of exposures, such as the population of a pixel. Example: --exposure people"),
     ] = None,
     likelihood: Annotated[
         Literal["gaussian", "poisson", "binomial"] | None,
@@ -62,7 +64,9 @@ def fit(
     scheduler: o.Scheduler = None,
     where: o.Where = None,
     seed: o.Seed = 0,
-    paper: Annotated[bool, typer.Option("--paper", help="Print a paragraph for the methods section, too.")] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Also print a paragraph for the methods section of a paper.")
+    ] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -133,7 +137,7 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
     model = model if y.ndim == 1 else bw.MultiTarget(model)
     with messages.fit_progress(model, method):
         model.fit(bags, y)
-    # The names of columns that `load` chose
+    # `load` chooses these columns if the user does not name them.
     columns = columns | {"target": list(bags.target_name) if y.ndim == 2 else bags.target_name}
     if bags.covariate_names is not None:
         columns["bag_features"] = list(bags.covariate_names)
@@ -154,7 +158,7 @@ def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages
         bw.model_files.try_saving(method)
         method = method if any(options[option] for option in CHANGES) else name
         if options["intervals"] and any(o.is_typed(context, option) for option in ("level", "intervals", "scores")):
-            # auto keeps models without each fold, so "cv+" costs nothing
+            # auto has fitted a model without each fold anyway, so "cv+" needs no further fits
             kind = "split" if options["scores"] == "absolute" and not is_auto(name) else "cv+"
             how = {"level": options["level"], "scores": options["scores"], "random_state": seed}
             method = bw.Intervals(method, kind=kind, **how)
@@ -176,7 +180,7 @@ def is_auto(name: str) -> bool:
 
 
 def load(tables: list[str], columns: dict, messages):
-    """Return bags and targets, and show the warnings of `bagwise check`; files are read once, and bags built once."""
+    """Load bags and targets, and show the warnings of `bagwise check`."""
     import bagwise as bw
     from bagwise.bags.shared_rows import shares_rows
     from bagwise.io.table_report import examine
@@ -186,7 +190,7 @@ def load(tables: list[str], columns: dict, messages):
     labels = {name: how[name] for name in ("time", "fold") if name in how}
     frame = read_files(o.sources(tables), replace(roles, labels=labels), decimal=how.get("decimal", "."))
     source = o.sources(tables) if frame is None else frame
-    # The findings below include the warnings of `load` about a frame
+    # Warnings of `load` are repeated by the findings below.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
         bags, y = bw.load(source, **columns)
     o.refuse_no_target(y)
@@ -203,12 +207,12 @@ def load(tables: list[str], columns: dict, messages):
 
 
 def build(options: dict, *, n_targets: int = 1):
-    """Return the unfitted method that the options describe, with intervals unless they are left out."""
+    """Return the unfitted method for the options, wrapped in `Intervals` unless --no-intervals is given."""
     import bagwise as bw
 
     name, seed, n_jobs = options["method"], options["seed"], options["n_jobs"]
     if is_auto(name):
-        # The budget is for all targets together
+        # --time-budget is for all targets together.
         budget = (options["time_budget"] or BUDGET) / n_targets
         more = {"time_budget": budget, "metric": options["metric"] or "rmse"}
         more |= {"work": str(options["work"])} if options["work"] is not None else {}
@@ -216,7 +220,7 @@ def build(options: dict, *, n_targets: int = 1):
         more = {}
         for option, reason in OF_AUTO.items():
             if options[option] is not None:
-                text = f"--{option.replace('_', '-')} is for the method auto, and {name} {reason}. Leave it out."
+                text = f"--{option.replace('_', '-')} is only for the method auto: {name} {reason}. Leave it out."
                 raise ValueError(text)
     method = with_options(bw.method(name, random_state=seed, n_jobs=n_jobs, **more), options)
     if not options["intervals"]:
@@ -225,18 +229,18 @@ def build(options: dict, *, n_targets: int = 1):
     return bw.Intervals(method, **how)
 
 
-# Options of auto alone, and why other methods have no use for them.
+# Options only for auto, and the reason why they do not apply to other methods.
 OF_AUTO = {
     "time_budget": "has no time limit",
-    "metric": "has a loss of its own",
-    "work": "is a single fit, not several that can be stored",
+    "metric": "minimises its own loss",
+    "work": "is a single fit, so there are no finished fits to store",
 }
-# Options that change a parameter of some methods, and these methods.
+# Options that set a parameter of some methods, and the names of these methods.
 CHANGES = {"aggregate": "--method aggregate-gp or --method additive", "likelihood": "--method aggregate-gp"}
 
 
 def with_options(model, options: dict):
-    """Set the parameters that were given as options, wherever the model has a parameter of that name."""
+    """Set parameters of the model, and of its steps, from the options in `CHANGES`."""
     for option, methods in CHANGES.items():
         if options[option] is not None:
             parameters = [key for key in model.get_params() if key.split("__")[-1] == option]
@@ -247,7 +251,7 @@ def with_options(model, options: dict):
 
 
 def save(model, out: Path, **header) -> None:
-    """Save the model; if its folder is gone or full after a long fit, save it in the temporary folder."""
+    """Save the model; if its folder is missing or full after the fit, save it in a temporary folder."""
     import bagwise as bw
 
     try:
@@ -258,11 +262,11 @@ def save(model, out: Path, **header) -> None:
             bw.save_model(model, place, **header)
         except OSError:
             raise error from None
-        raise OSError(f"{error}; the fitted model is in {place} instead: move it from there") from error
+        raise OSError(f"{error}. The fitted model was saved as {place} instead; move it from there.") from error
     except ValueError as error:
         raise ValueError(
-            f"{error}. The fit is lost: fit another method (`bagwise methods`), or fit in Python, where the model "
-            "stays in memory and joblib.dump stores it for your own use"
+            f"{error}. The fitted model is lost. Fit another method (`bagwise methods`), or fit in Python, where "
+            "the model stays in memory and joblib.dump can store it."
         ) from error
 
 

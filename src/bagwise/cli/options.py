@@ -363,7 +363,7 @@ def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
     if "targets" in options:
         options = options | {"targets": str(Path(options["targets"]).resolve())}
     paths = [str(path.resolve()) for path in files(tables)]
-    return {"path": paths, "options": options, "command": command_text(context, but=("resume",))}
+    return {"path": paths, "options": options, "command": command_text(context, exclude=("resume",))}
 
 
 def files(tables: list[str]) -> list[Path]:

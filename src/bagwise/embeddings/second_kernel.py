@@ -1,4 +1,4 @@
-"""Kernels between embeddings: similarity of bags by the distance of their rows."""
+"""`SecondKernel`: kernels between the embeddings of bags."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.kernels import Gaussian, Linear
 from bagwise.kernels.formulas import kernel_matrices
 
-SPREAD_BAGS = 200  # number of bags whose mean distance is the unit of "l1", to limit the number of pairs
+SPREAD_BAGS = 200  # bags from which the mean "l1" distance is computed; its cost is quadratic in their number
 
 
 class SecondKernel(Embedding):
     r"""Gram matrix K_ij = κ(μ_i, μ_j) of a second kernel κ on the embeddings μ of the bags.
 
-    The distances of the rows of the first embedding are those of the embeddings, ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so κ is any
-    kernel of `bagwise.kernels`, applied to the rows. (The rows of `NystroemMean` are projections on the span of its
+    The first embedding represents each μ_i by a row z_i with ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so any kernel of
+    `bagwise.kernels` can be applied to the rows. (The rows of `NystroemMean` are projections on the span of its
     landmarks. The part of a new bag outside the span, which can be large for a narrow first kernel and many features,
     is not part of the distance.) The columns are similarities to the training bags. With more than ``landmarks`` bags
-    they are features, k(z, landmark bags) C^{-1/2}, so nothing grows with the square of the number of bags.
+    they are features, k(z, landmark bags) C^{-1/2}, so that time and memory do not grow quadratically.
 
-    Covariates of the bags, standardised, are additional coordinates of the rows that together vary as much as the rows.
-    So κ can model interactions between the covariates and the distribution of a bag.
+    Covariates of the bags are standardised and appended to the rows, scaled so that their total variance equals that of
+    the rows. So κ can model interactions between the covariates and the distribution of a bag.
 
     Parameters
     ----------
@@ -42,12 +42,11 @@ class SecondKernel(Embedding):
         Hilbert space. On `SlicedQuantiles` with "l1", a Gaussian κ is exp(-γ SW_1).
     units : {"spread", "label"}, default "spread"
         "spread" centres the rows and divides them by the root of their total variance over the training bags (for "l1",
-        half the mean distance), so that a bandwidth of 1 is the scale of the distances. "label" leaves the rows as they
-        are.
+        half the mean distance), so that a bandwidth of 1 is a typical distance. "label" does not scale the rows.
     landmarks : int, default 1000
         The largest number of bags for a full Gram matrix.
     random_state : int, default 0
-        Seed of the choice of landmark bags, by a hash of their rows.
+        Seed for choosing landmark bags, by a hash of their rows.
 
     Attributes
     ----------
@@ -99,7 +98,7 @@ class SecondKernel(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Return whether a linear function of the row of a bag is the mean of those of its instances."""
+        """Return whether the row of a bag is the mean of the rows of its instances."""
         linear = isinstance(self.kernel, Linear) and self.distance == "l2"
         return linear and getattr(self.embedding_, "is_mean", False)
 
@@ -113,18 +112,20 @@ class SecondKernel(Embedding):
         return self.fit_rows(bags, embedding, embedding.fit_transform(bags.without_covariates(), y))
 
     def fit_grid(self, bags, y, settings):
-        """Fit a copy per setting, as `Embedding.fit_grid`; adjacent settings with equal embeddings share its rows."""
+        """Fit a copy per setting, as `Embedding.fit_grid`; adjacent settings share the rows of one first embedding."""
 
         def of_embedding(setting: dict) -> dict:
             return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
 
         bags = check_bags(bags, allow_weights=True, apart=True)
         runs = [(shared, list(run)) for shared, run in groupby(settings, of_embedding)]
-        if any("embedding" in shared for shared, _ in runs):  # another embedding, not a parameter of this one
+        if any("embedding" in shared for shared, _ in runs):  # a setting replaces the first embedding itself
             yield from super().fit_grid(bags, y, [setting for _, run in runs for setting in run])
             return
         first = clone(NystroemMean() if self.embedding is None else self.embedding)
-        fit_grid = getattr(first, "fit_grid", partial(Embedding.fit_grid, first))  # users' embeddings may have none
+        fit_grid = getattr(
+            first, "fit_grid", partial(Embedding.fit_grid, first)
+        )  # custom embeddings may lack the method
         first_settings = [{name.partition("__")[2]: value for name, value in shared.items()} for shared, _ in runs]
         fitted_first = fit_grid(bags.without_covariates(), y, first_settings)
         for (shared, run), (_, embedding, rows) in zip(runs, fitted_first, strict=True):
@@ -139,7 +140,7 @@ class SecondKernel(Embedding):
                 yield from ((setting, *fit) for setting, fit in zip(run, fits, strict=True))
 
     def fit_rows(self, bags: Bags, embedding, rows: np.ndarray) -> np.ndarray:
-        """Fit on the rows of a fitted first embedding and return the columns; of the bags only covariates are used."""
+        """Fit on the rows of a fitted first embedding and return the columns; ``bags`` supply only the covariates."""
         ((fitted, columns),) = self._fit_kernels(self._fit_units(bags, embedding, rows), [self.kernel])
         self.whitening_: np.ndarray | None = fitted.whitening_
         return columns
@@ -149,7 +150,7 @@ class SecondKernel(Embedding):
         check_options(self, distance=("l2", "l1"), units=("spread", "label"))
         if embedding.columns == "gram":
             raise ValueError(
-                f"{type(embedding).__name__} returns a Gram matrix, but rows are needed; use columns='features'"
+                f"{type(embedding).__name__} returns a Gram matrix, but rows are needed. Set columns='features'."
             )
         self.embedding_ = embedding
         remember_columns(self, bags)
@@ -162,7 +163,7 @@ class SecondKernel(Embedding):
         return rows
 
     def _fit_kernels(self, rows: np.ndarray, kernels: list) -> Iterator[tuple[SecondKernel, np.ndarray]]:
-        """Yield a copy with each kernel and its columns for the rows; distances are computed once."""
+        """Yield a copy fitted with each kernel, and its columns; distances are computed once for all kernels."""
         landmarks = self._each_kernel(kernels, self.rows_) if len(rows) > self.landmarks else repeat(None)
         for kernel, similarities, gram in zip(kernels, self._each_kernel(kernels, rows), landmarks, strict=False):
             fitted = copy(self)
@@ -172,12 +173,12 @@ class SecondKernel(Embedding):
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         rows = self.embedding_.transform(bags.without_covariates())
-        beyond = np.zeros(len(rows))
+        residual_norms = np.zeros(len(rows))
         if getattr(self.embedding_, "map_", None) == "exact":  # a KernelMean over pairs of instances
-            # Rows are projections onto the span of the training bags; the residual norm is part of the distance.
+            # Rows are projections onto the span of the training bags, but distances include the part outside it.
             norms = self.embedding_.squared_norms(bags.without_covariates())
-            beyond = np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)
-        similarities = self._similarities(self._in_units(self._joined(rows, bags)), np.sqrt(beyond) / self.spread_)
+            residual_norms = np.sqrt(np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0))
+        similarities = self._similarities(self._in_units(self._joined(rows, bags)), residual_norms / self.spread_)
         return similarities if self.whitening_ is None else similarities @ self.whitening_
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
@@ -197,16 +198,16 @@ class SecondKernel(Embedding):
     def _in_units(self, rows: np.ndarray) -> np.ndarray:
         return (rows - self.mean_) / self.spread_
 
-    def _similarities(self, rows: np.ndarray, beyond: np.ndarray) -> np.ndarray:
-        if self.distance == "l1" or not beyond.any():
+    def _similarities(self, rows: np.ndarray, residual_norms: np.ndarray) -> np.ndarray:
+        if self.distance == "l1" or not residual_norms.any():
             (similarities,) = self._each_kernel([self.kernel], rows)
             return similarities
         kernel = Gaussian() if self.kernel is None else self.kernel
-        # One additional coordinate, in which the training bags are zero.
-        return kernel(np.column_stack([rows, beyond]), np.pad(self.rows_, ((0, 0), (0, 1))))
+        # The part outside the span is one more coordinate, which is zero for the training bags.
+        return kernel(np.column_stack([rows, residual_norms]), np.pad(self.rows_, ((0, 0), (0, 1))))
 
     def _each_kernel(self, kernels: list, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield the similarities of rows to those of training with each kernel."""
+        """Yield the similarities of the rows to the training rows for each kernel."""
         kernels = [Gaussian() if kernel is None else kernel for kernel in kernels]
         if self.distance == "l2":
             yield from kernel_matrices(kernels, rows, self.rows_)

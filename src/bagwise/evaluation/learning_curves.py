@@ -176,7 +176,7 @@ def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
         chosen = sorted({int(size) for size in np.ravel(sizes) if size == int(size)})
         if len(chosen) != len(np.ravel(sizes)) or chosen[0] < 2 or chosen[-1] > most:
             raise ValueError(
-                f"sizes over bags must be different whole numbers from 2 to {most}, the number of training bags per fold; "
+                f"sizes over bags must be different whole numbers from 2 to {most}, the training bags per fold; "
                 f"got {np.ravel(sizes).tolist()}"
             )
     return _enough(chosen, f"{most} training bags per fold")
@@ -198,9 +198,7 @@ def _shares(sizes, bags: Bags) -> list[float]:
 
 def _enough(sizes: list, supply: str) -> list:
     if len(sizes) < FEWEST_POINTS:
-        raise ValueError(
-            f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(sizes)}."
-        )
+        raise ValueError(f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(sizes)}.")
     return sizes
 
 
@@ -346,7 +344,7 @@ class LearningCurve(Table):
         return f"{text}."
 
     def as_dict(self) -> dict[str, list]:
-        """Return a table as a dict of columns, with a row per size: the metric, its interval, and the value of the law."""
+        """Return the table as a dict of columns, a row per size: the metric, its interval, and the value of the law."""
         low, high = self.spread.T.tolist()
         columns = {self.over: self.sizes.round(1).tolist(), self.metric: self.errors.tolist()}
         return columns | {"low": low, "high": high, "law": _values(self.law(self.sizes), self.metric).tolist()}
@@ -362,9 +360,7 @@ class LearningCurve(Table):
                 "The error does not fall over these sizes. Use more repeats, which make the curve less noisy."
             )
         if self.gain()[2] - self.gain()[1] > 0.2:
-            caveats.append(
-                "The interval is wide. Use more repeats; if it stays wide, there are too few bags."
-            )
+            caveats.append("The interval is wide. Use more repeats; if it stays wide, there are too few bags.")
         return caveats
 
     def _with_interval(self, value, draws) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Which bags are trained on and which are scored: repeated folds, folds fixed by a column, one train/test split."""
+"""Splits of bags into training and test sets: repeated folds, fixed folds, or one train/test split."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bagwise.bags import Bags
 from bagwise.bags.folds import Folds, Validation, resolve, split_bags
 from bagwise.bags.validation import absent, aligned, name_bags
 
-REPEATS = 10  # of the paper
+REPEATS = 10  # default for random folds, as in the paper
 
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of the bags to train on and of those to score, and which repeat and fold it is."""
+    """Positions of the training and test bags of one fold, with the number of the repeat and the name of the fold."""
 
     repeat: int
     fold: int | str
@@ -28,19 +28,21 @@ class Split:
 def make_splits(
     bags: Bags, *, repeats: int | None = None, folds=5, fold=None, split=None, random_state: int = 0
 ) -> list[Split]:
-    """Make the splits of a protocol; all folds come from `bagwise.bags.folds.split_bags`.
+    """Return the splits of an evaluation into training and test bags, by `bagwise.bags.folds.split_bags`.
 
     Parameters
     ----------
     repeats : int, optional
-        Default: 10 for random folds; 1 for others, where a repeat changes only the seed of the methods.
+        Default: 10 for random folds. For other folds 1, because repeats have the same folds and differ only in the seed
+        of the methods.
     folds : int, "each", "forward", "given", Validation, or list of (train, test) pairs
-        A number keeps the scheme that the bags declare, which is random folds by default. Repeat r of random folds has
-        the seed ``random_state + r``; neither the order of the bags nor the number of repeats matters. With "forward",
-        each window of time is scored by what was trained on the bags before it.
+        A number sets the number of folds; the scheme is that declared by the bags, by default random. Repeat r of
+        random folds has the seed ``random_state + r``, so folds depend neither on the order of the bags nor on the
+        number of repeats. With "forward", each window of time is scored by a method trained on the bags before it.
     fold : one label per bag, optional
-        Fixed folds; each is scored once by what was trained on the others.
-    split : "train" or "test" for every bag, optional
+        Fixed folds. Each is scored by a method trained on the other folds.
+    split : "train" or "test" for each bag, optional
+        A single split: methods are trained on the bags "train" and scored on the bags "test".
 
     Examples
     --------
@@ -50,14 +52,16 @@ def make_splits(
     [[0, 1], [2, 3], [4, 5]]
     """
     if fold is not None and split is not None:
-        raise ValueError("give fold (fixed folds) or split (train and test), not both")
+        raise ValueError(
+            "Only one of fold and split can be used, not both. Pass fold for fixed folds, or split for train and test."
+        )
     random_state = as_seed(random_state)
     if fold is not None or split is not None:
         folds = _declared(bags, fold, split)
     bags, declared = resolve(bags, folds)
     labels = None if declared.scheme != "given" or bags.fold is None else bags.fold
     if labels is not None:
-        _warn_of_torn_groups(bags, labels)
+        _warn_of_split_groups(bags, labels)
     repeats = (REPEATS if declared.scheme == "random" else 1) if repeats is None else _whole(repeats, "repeats")
     if repeats < 1:
         raise ValueError(f"repeats must be at least 1, not {repeats}")
@@ -75,17 +79,17 @@ def _declared(bags: Bags, fold, split) -> Validation:
     if split is None:
         labels = _plain(_one_per_bag(bags, fold, "fold"))
         if len(set(labels.tolist())) < 2:
-            raise ValueError(f"every bag is in fold {labels[0]!s}; fixed folds need at least two")
+            raise ValueError(f"Every bag is in fold {labels[0]!s}. Fixed folds need at least two labels.")
         return Validation("given", given=labels)
     labels = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
     values = sorted(set(labels.tolist()))
     if values != ["test", "train"]:
-        raise ValueError(f"split must be 'train' or 'test' for every bag, and both must occur; it has {values}")
+        raise ValueError(f"split must be 'train' or 'test' for each bag, and both must occur; got {values}")
     return Validation("given", given=labels)
 
 
 def _names(labels: np.ndarray, folds: Folds) -> list:
-    """Return the label of each fold; "test" for a split into train and test."""
+    """Return the label of each fold, which is "test" for a train/test split."""
     return [_plain(labels[folds.test == k][:1]).tolist()[0] for k in range(len(folds))]
 
 
@@ -111,19 +115,19 @@ def _whole(number, name: str, why: str = "") -> int:
 
 
 def as_labels(bags: Bags, by) -> dict | None:
-    """Return the labels that scores are split by, as plain values: a name, and a label per bag."""
+    """Return the name and the label per bag by which scores are grouped, as plain values; None if ``by`` is None."""
     if by is None:
         return None
     if isinstance(by, str):
         if by != "groups":
             raise ValueError(f"by must be one label per bag, {{name: labels}} or 'groups', not {by!r}")
         if bags.groups is None:
-            raise ValueError("by='groups' needs bags that carry groups; load them with groups=, or give labels")
+            raise ValueError("by='groups' needs bags with groups. Load the bags with groups=, or pass labels.")
         by = {"group": bags.groups}
     by = by if isinstance(by, dict) else {"label": by}
     if len(by) != 1:
         raise ValueError(
-            f"by takes one set of labels, not {len(by)}; evaluate once and call results.scores_by for others"
+            f"by takes one set of labels, not {len(by)}. Pass one, and call results.scores_by for the others."
         )
     ((name, labels),) = by.items()
     return {"name": str(name), "labels": _plain(_one_per_bag(bags, labels, "by")).tolist()}
@@ -135,12 +139,12 @@ def _one_per_bag(bags: Bags, labels, name: str) -> np.ndarray:
         raise ValueError(f"{name} must have one label per bag ({len(bags)}), not shape {labels.shape}")
     unknown = absent(labels)
     if unknown.any():
-        raise ValueError(f"{name_bags(bags.ids, unknown)} no {name}; give every bag a label, or leave those bags out")
+        raise ValueError(f"{name_bags(bags.ids, unknown)} no {name}. Give each bag a label, or leave these bags out.")
     return labels
 
 
 def _plain(labels: np.ndarray) -> np.ndarray:
-    """Return labels as numbers or text, which a file can hold: dates as ISO text, bytes decoded."""
+    """Convert labels to numbers or text for JSON files: dates to ISO text, bytes by decoding."""
     if labels.dtype.kind == "M":
         return np.datetime_as_string(labels, unit="auto")
     if labels.dtype.kind == "S":
@@ -150,14 +154,15 @@ def _plain(labels: np.ndarray) -> np.ndarray:
     return labels if labels.dtype.kind in "biufU" else np.array([str(label) for label in labels])
 
 
-def _warn_of_torn_groups(bags: Bags, labels: np.ndarray) -> None:
+def _warn_of_split_groups(bags: Bags, labels: np.ndarray) -> None:
     if bags.groups is None:
         return
     pairs = set(zip(bags.groups.tolist(), labels.tolist(), strict=True))
-    torn = len(pairs) - len(set(bags.groups.tolist()))
-    if torn:
+    n_splits = len(pairs) - len(set(bags.groups.tolist()))
+    if n_splits:
         warnings.warn(
-            f"the given folds put bags of one group on both sides of a split ({torn} times); scores may be too good",
+            f"The given folds separate bags of one group ({n_splits} times), so scores may be too good. Use folds "
+            "that keep groups together.",
             UserWarning,
             stacklevel=4,
         )

@@ -1,8 +1,8 @@
-"""A chunk: part of a table that reads itself, in whichever process it is.
+"""Chunks: parts of a table that can be sent to another process and are read there.
 
-- `Chunk`: row groups of a Parquet file; `BagsChunk`: some `Bags` that are in memory.
-- `Layout`: which columns are read, and by which roles `bagwise.load` makes bags of them.
-- `Footer`: the columns and row groups of a Parquet file. All files must agree on the columns; row groups in which no
+- `Chunk`: row groups of a Parquet file; `BagsChunk`: `Bags` that are in memory.
+- `Layout`: the columns to read, and their roles in `bagwise.load`.
+- `Footer`: the columns and row groups of a Parquet file. All files must have the same columns. Row groups in which no
   row can satisfy the conditions are not read.
 """
 
@@ -29,33 +29,35 @@ from bagwise.io.load import load_labels
 from bagwise.io.table_files import Part, reading, visible
 from bagwise.io.tables import stack
 
-AT_ONCE = 16  # footers of distant files that are read at the same time
-READ_ROWS = 1 << 18  # rows that are read at a time
-ROW = "__row__"  # the position of a row in the table
+AT_ONCE = 16  # number of footers read in parallel
+READ_ROWS = 1 << 18  # number of rows per read
+ROW = "__row__"  # column with the position of a row in the table
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What is read of each chunk of a scan: which columns, which rows, and in which types."""
+    """Columns, rows and types to read from each chunk of a scan."""
 
-    roles: Roles  # with all features named and the levels given; the label "bag_weights" is the weight of the bags
+    roles: (
+        Roles  # with explicit features and levels of categories; the label "bag_weights" is the column of bag weights
+    )
     features: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     dtype: np.dtype = np.dtype(np.float64)
-    types: dict = field(default_factory=dict)  # of the columns, in which all files agree
-    columns: tuple[str, ...] = ()  # of the files
+    types: dict = field(default_factory=dict)  # type of each column, common to all files
+    columns: tuple[str, ...] = ()  # to read from the files
     where: Where | None = None
     missing: str = "refuse"
     fill_values: tuple[float, ...] = ()
 
     @property
     def unit(self) -> str:
-        """The column by which rows are partitioned: the groups, otherwise the bags."""
+        """Column by which rows are partitioned: that of groups if there is one, otherwise that of bags."""
         return str(self.roles.bag if self.roles.groups is None else self.roles.groups)
 
 
 def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
-    """Return the columns of a table of which features and other roles are made."""
+    """Return the columns that must be read to make the named features and other columns."""
     derived = {f"{name}={level}": name for name, own_levels in levels.items() for level in (*own_levels, OTHER)}
     derived |= {f"{name}_{part}": name for name in dates for part in DATE_PARTS}
     return tuple(dict.fromkeys(str(derived.get(name, name)) for name in names if name is not None))
@@ -63,11 +65,11 @@ def columns_read(names: list, levels: dict, dates: tuple) -> tuple[str, ...]:
 
 @dataclass(frozen=True, repr=False)
 class Chunk:
-    """Consecutive row groups of one Parquet file; only their place travels to a worker."""
+    """Consecutive row groups of one Parquet file; only their location is sent to a worker."""
 
     part: Part
     groups: tuple[int, ...]
-    n_rows: int  # before `where` leaves some out
+    n_rows: int  # before `where` is applied
     marks: tuple[bytes, ...]
     layout: Layout
 
@@ -91,10 +93,10 @@ class Chunk:
         )
 
     def _tables(self, columns: list[str]) -> Iterator:
-        """Yield tables with about `READ_ROWS` rows each, with little more than their pages in memory."""
+        """Yield tables with at most `READ_ROWS` rows each, without holding a whole row group in memory."""
         import pyarrow as pa
 
-        # buffered, without prefetching: a row group may be larger than the memory for it
+        # Read buffered, without prefetching, because a row group may be larger than memory.
         with self.part.open(pre_buffer=False, buffer_size=1 << 18) as file:
             self._refuse_change(file.metadata)
             present = [name for name in columns if name in file.schema_arrow.names]
@@ -117,7 +119,7 @@ class Chunk:
             )
 
     def _typed(self, table):
-        """Cast columns to the type of all files, so that equal ids are equal."""
+        """Cast columns to the type common to all files, so that an id has the same type in each file."""
         import pyarrow as pa
 
         for place, name in enumerate(table.column_names):
@@ -135,7 +137,7 @@ class Chunk:
 
 
 def load_bags(table, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.ndarray | None, np.ndarray | None]:
-    """Make bags by the code of `bagwise.load`; return them with their targets and their weights, if any."""
+    """Make bags as `bagwise.load` does, and return bags, targets and bag weights (None if there are none)."""
     bags, y, labels = load_labels(table, roles, missing=missing, fill_values=fill_values)
     if "bag_weights" not in labels:
         return bags, y, None
@@ -151,7 +153,7 @@ def load_bags(table, roles: Roles, missing: str, fill_values) -> tuple[Bags, np.
 
 @dataclass(frozen=True)
 class BagsChunk:
-    """Some `Bags` that are in memory, their targets and weights, and the position of the first row of each."""
+    """`Bags` in memory, with targets, weights, and the position of the first row of each bag."""
 
     bags: Bags
     y: np.ndarray | None
@@ -188,7 +190,7 @@ def cut_bags(bags: Bags, y, weight, chunk_rows: int) -> tuple[BagsChunk, ...]:
 
 
 def plain_types(schema) -> dict:
-    """Return the type of each column; of a dictionary, that of its values."""
+    """Return the type of each column; for dictionary-encoded columns, the type of the values."""
     import pyarrow as pa
 
     plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
@@ -200,7 +202,7 @@ def plain_types(schema) -> dict:
 
 @dataclass(frozen=True)
 class Footer:
-    """The footer of one file: its columns, and the number of rows of each row group."""
+    """Footer of a Parquet file: the columns, and for each row group the number of rows and a hash."""
 
     part: Part
     schema: Any  # of pyarrow
@@ -209,12 +211,12 @@ class Footer:
 
     @property
     def names(self) -> list[str]:
-        """The columns of the file, then those its folders name."""
+        """Names of the columns of the file, then of those given by its folders (``year=2020``)."""
         return [*self.schema.names, *(v.column for v in self.part.values if v.column not in self.schema.names)]
 
     def empty(self, columns: list, only: bool):
         """Return a table of the visible columns, without rows."""
-        with reading(self.part.name):  # names that appear twice show themselves here
+        with reading(self.part.name):  # raises the error for column names that occur twice
             table = self.schema.empty_table().select(visible(self.schema.names, columns, only))
             return self.part.add_values(table, columns)
 
@@ -238,7 +240,9 @@ class Footer:
 
 
 def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
-    first = _read(parts[0])  # in this thread, so that the others find the modules imported
+    first = _read(
+        parts[0]
+    )  # Read one footer in this thread first, so that the others do not import modules concurrently.
     with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
         return [first, *pool.map(_read, parts[1:])]
 
@@ -251,11 +255,11 @@ def _read(part: Part) -> Footer:
 
 
 def agree(footers: list[Footer], columns: list, *, only: bool):
-    """Return the schema of all files: each visible column, in a type that holds its values in all of them.
+    """Return the common schema of all files: each visible column, with a type that can hold the values of all files.
 
-    The rules are those by which `load` stacks tables; here the tables have no rows.
+    The types are those that `load` would choose: tables without rows are stacked by the same function.
     """
-    kinds: dict = {}  # the first file of each kind: thousands may have the same
+    kinds: dict = {}  # the first file of each schema, because thousands of files may share one
     for footer in footers:
         kinds.setdefault((*footer.names, *footer.schema.types, *(v.whole for v in footer.part.values)), footer)
     frames = [footer.empty(columns, only) for footer in kinds.values()]
