@@ -95,5 +95,5 @@ def test_refusals():
         SecondKernel(distance="l3").fit(TRAIN)
     with pytest.raises(ValueError, match="units must be 'spread' or 'label', not 'inches'"):
         SecondKernel(units="inches").fit(TRAIN)
-    with pytest.raises(ValueError, match="KernelMean returns a Gram matrix, .*; use columns='features'"):
+    with pytest.raises(ValueError, match="KernelMean returns a Gram matrix, .* Set columns='features'"):
         SecondKernel(KernelMean(columns="gram")).fit(TRAIN)
