@@ -60,7 +60,7 @@ def test_a_series_by_id_gives_what_the_array_gives(model, use):
     ids=["case", "blanks", "shuffled integers", "two levels"],
 )
 def test_an_index_that_matches_no_id_is_an_error(index):
-    with pytest.raises(ParameterError, match="holds the id of no bag.*to_numpy") as caught:
+    with pytest.raises(ParameterError, match="contains no bag id.*to_numpy") as caught:
         bw.method("aggregated").fit(BAGS, pd.Series(Y, index=index))
     assert caught.value.parameter == "y"
     with pytest.raises(ParameterError, match="sample_weight"):

@@ -79,7 +79,11 @@ def test_singles_and_spread(bags):
         ({"covariates": np.ones((2, 1, 1))}, ValueError, r"table of \(bags, covariates\)"),
         ({"covariates": ["a", "b"]}, TypeError, "covariates must be numbers"),
         ({"covariates": [1.0, np.inf]}, ValueError, "bag 'q' has a missing or infinite covariate"),
-        ({"covariates": [1.0, 2.0], "covariate_names": ["x"], "feature_names": ["x"]}, ValueError, "it can be one"),
+        (
+            {"covariates": [1.0, 2.0], "covariate_names": ["x"], "feature_names": ["x"]},
+            ValueError,
+            "'x' is a feature of the instances and a covariate",
+        ),
         ({"covariate_names": ["x"]}, ValueError, "covariate_names without covariates"),
     ],
 )

@@ -402,7 +402,7 @@ def test_several_targets_of_a_long_table(everything):
 
 def test_names_of_a_long_table(everything, monkeypatch):
     bags, y = everything
-    with pytest.raises(ValueError, match=r"two columns would be called 'red'; name the others: to_frame\(bag="):
+    with pytest.raises(ValueError, match=r"two columns would be called 'red'; rename them with to_frame\(bag="):
         bags.to_frame(bag="red")
     with pytest.raises(ValueError, match=r"y must have one entry per bag \(2\), not 1"):
         bags.to_frame(y[:1])

@@ -249,7 +249,7 @@ class TestTooFewBags:
         with pytest.warns(UserWarning, match="level 0.9 needs at least 9 calibration bags, and there are 8"):
             model = Intervals().fit(BAGS[:8], Y[:8])
         assert np.isfinite(model.predict(NEW)).all()
-        with pytest.raises(ValueError, match="needs at least 9 .* ask for a level of at most 0.888"):
+        with pytest.raises(ValueError, match="needs at least 9 .* a level of at most 0.888"):
             model.predict_interval(NEW)
 
     @pytest.mark.parametrize("kind, highest", [("cv+", 0.888), ("jackknife+", 0.888), ("split", 0.8)])
@@ -314,7 +314,7 @@ def test_what_cannot_be_is_refused(options, message):
 @pytest.mark.parametrize(
     "method, message",
     [
-        (Ridge(), "Ridge takes rows, not bags; make a row of every bag before it, as in BagPipeline"),
+        (Ridge(), "Ridge takes rows, not bags; put an embedding before it, as in BagPipeline"),
         (make_pipeline(StandardScaler(), Ridge()), "StandardScaler takes rows, not bags"),
         (Ridge, "must be a name of the catalogue or a bag regressor, not <class"),
         (3, "must be a name of the catalogue or a bag regressor, not 3"),

@@ -90,7 +90,7 @@ def test_few_bags_and_doubtful_roles_are_found_by_check(tmp_path):
     found = bw.check_table(path, bag="site", target="y", groups="year", features=["x", "year", "code"])
     notes = [one.text for one in found.findings if one.level == "note"]
     assert any("'year' is both the group and a feature" in one for one in notes)
-    assert any("'code' is a feature, but writes numbers with leading zeros such as 000" in one for one in notes)
+    assert any("'code' is a feature, but has numbers with leading zeros such as 000" in one for one in notes)
 
 
 def test_the_command_line_refuses_with_exit_code_1_or_2(tmp_path):

@@ -190,7 +190,7 @@ def test_data_in_memory_are_known_by_their_content(table, tmp_path):
 
 def test_what_is_no_work_folder(source, tmp_path):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(ValueError, match="holds other files, and not those of a fit of a scan; give another folder"):
+    with pytest.raises(ValueError, match="contains files that do not belong to a fit of a scan; give another folder"):
         fit_scan(source, "aggregated", work=tmp_path)
     with pytest.raises(NotADirectoryError, match=r"notes\.txt is a file; finished work needs a folder"):
         fit_scan(source, "aggregated", work=tmp_path / "notes.txt")

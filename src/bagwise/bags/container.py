@@ -1,4 +1,4 @@
-"""`Bags`, the container: flat instances, offsets, ids; frozen, and valid by construction."""
+"""`Bags`: an immutable container of bags, checked when it is created: flat instances, offsets and ids."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
 
 
 class Bags:
-    """A collection of bags: every bag is a non-empty set of instances, every instance a row of numbers.
+    """A collection of bags. Each bag is a non-empty set of instances, and each instance is a row of numbers.
 
     The instances of all bags lie in one flat array, bag after bag; bag ``i`` is
     ``instances[offsets[i]:offsets[i + 1]]``. To scikit-learn the bags are the samples (``shape`` is (bags,
@@ -30,8 +30,8 @@ class Bags:
     ----------
     instances : array of shape (n_instances, n_features), or data frame
         float64 and float32 are kept, integers and booleans become float64. A C-ordered array of floats is not copied:
-        the bags hold a read-only view of it, and what is written to the array later changes them too. Pass a copy if
-        it will be written to. Its own flags are not touched.
+        the bags hold a read-only view of it, so later writes to the array change the bags. Pass a copy if you will
+        write to the array. It stays writeable.
     offsets : array of n_bags + 1 integers, from 0 to n_instances, strictly increasing
         A bag cannot be empty.
     ids : one distinct identifier per bag, default 0, 1, 2, ...
@@ -41,14 +41,14 @@ class Bags:
     feature_names : one string per column, optional
         Default: the names of the columns of a data frame.
     missing : {"refuse", "impute", "keep"}
-        What happens to missing values (NaN). ``"refuse"`` raises an error. ``"impute"`` keeps them and declares that
-        every estimator fills them in, with an imputation fitted on its own training bags. ``"keep"`` keeps them for
+        What happens to missing values (NaN). ``"refuse"`` raises an error. ``"impute"`` keeps them, and
+        every estimator imputes them by an imputation fitted on its own training bags. ``"keep"`` keeps them for
         estimators that read NaN themselves. Infinite values are always refused.
     weights : one number per instance, optional
-        How much an instance counts in its bag: in the loss of instance models and in the embedding of the bag. Only
-        ratios within a bag matter, unless every instance is to weigh the same (``weighting="instance"``).
+        Weight of the instance within its bag, in the loss of instance models and in the embedding of the bag. Only
+        ratios within a bag matter, except with ``weighting="instance"``, where instances of all bags are compared.
     covariates : array of shape (n_bags, n_covariates), or data frame, optional
-        Numbers of the bag as a whole, such as the angle of the sun, for the last stage of a method.
+        Numbers that describe the bag, such as the angle of the sun; the last stage of a method uses them.
     covariate_names : one string per covariate, optional
         Default: the names of the columns of a data frame.
 
@@ -69,10 +69,10 @@ class Bags:
     array([[0., 1.],
            [2., 3.]])
 
-    ``kept`` holds columns that travel with the instances and are no features, by name: `load` sets ``row``, the
-    position of the instance in the table, counted from 0, and the columns that its ``keep`` names. `load` also sets
-    ``id_name`` and ``target_name``, what the table calls the bag id and the target, which tables of results use, and
-    ``categories``, the columns of categories with the names of the features that stand for their levels.
+    `load` sets further attributes. ``kept`` is a dict of columns that are copied with the instances but are not
+    features: ``row``, the position of the instance in the table (from 0), and the columns listed in ``keep``.
+    ``id_name`` and ``target_name`` are the names of the bag id and the target in the table, for tables of results.
+    ``categories`` maps each categorical column to the names of its level features.
     """
 
     instances: np.ndarray
@@ -84,10 +84,10 @@ class Bags:
     weights: np.ndarray | None
     covariates: np.ndarray | None
     covariate_names: tuple[str, ...] | None
-    compared: bool  # whether an estimator has compared the values with those of its training
-    folds_checked: bool  # whether it is known if folds separate bags that share rows
-    kept: dict[str, np.ndarray] | None  # columns that travel with the instances, set by `load`; never features
-    id_name: str | None  # what the table calls the bag id, and the target (several: a tuple); for results
+    compared: bool  # whether an estimator has compared the values with its training range
+    folds_checked: bool  # whether folds have been checked for bags that share rows
+    kept: dict[str, np.ndarray] | None  # columns copied with the instances, set by `load`; never features
+    id_name: str | None  # names of the bag id and the target in the table (a tuple for several targets)
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
     time: np.ndarray | None  # one date or number per bag, for folds that look forward in time
@@ -95,7 +95,7 @@ class Bags:
     validation: Any  # the declared `Validation`, without its columns, which are `groups`, `time` and `fold`
     missing: str  # "refuse", "impute" or "keep", as declared; "imputed" once an estimator has filled them in
 
-    __slots__ = tuple(__annotations__)  # those above
+    __slots__ = tuple(__annotations__)
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Bags:
         return bags
 
     def __setattr__(self, name, value):
-        raise AttributeError("Bags cannot be changed; use replace() or select bags to make new ones")
+        raise AttributeError("Bags cannot be changed. Use replace() or the with_...() methods, which return new bags")
 
     def __delattr__(self, name):
         self.__setattr__(name, None)
@@ -158,7 +158,7 @@ class Bags:
     def __reduce__(self):
         return (Bags._trusted, tuple(getattr(self, name) for name in self.__slots__))
 
-    # What it is ---------------------------------------------------------------------------------------------
+    # Properties ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -211,7 +211,7 @@ class Bags:
             labels: dict[str, Any] = {"ids": self.ids}
             if self.groups is not None:
                 labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
-            parts += [f"<p>{'<br>'.join(_some(heading, values) for heading, values in labels.items())}</p>"]
+            parts += [f"<p>{'<br>'.join(_first_labels(heading, values) for heading, values in labels.items())}</p>"]
             low, median, high = np.quantile(self.sizes, [0, 0.5, 1])
             parts += [
                 f"<p>instances in a bag: {low:,.0f} to {high:,.0f}, median {median:,g}</p>",
@@ -253,8 +253,9 @@ class Bags:
     def __getitem__(self, key):
         """Return one bag as an array, or `Bags` of several.
 
-        A position or an id (a text) selects one bag; a slice, a list of positions or ids, or a boolean mask selects
-        several. An integer is always a position. Ids that are no texts are selected by a mask: ``bags[bags.ids == 7]``.
+        A position or an id (a string) selects one bag; a slice, a list of positions or ids, or a boolean mask selects
+        several. An integer is always a position; to select by ids that are not strings, use a mask, as in
+        ``bags[bags.ids == 7]``.
         """
         if isinstance(key, tuple):  # bags[ids, ...], the form scikit-learn uses
             if len(key) != 2 or key[1] is not Ellipsis:
@@ -267,7 +268,7 @@ class Bags:
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
         chosen = self._positions(key)
         rows = self._rows_of(chosen)
-        # A selection with replacement (a bootstrap) may repeat an id; it is still a valid set of bags.
+        # A bootstrap sample repeats ids, which is allowed here.
         return self._with_rows(
             rows,
             np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
@@ -353,20 +354,21 @@ class Bags:
 
         Parameters
         ----------
-        y : one target per bag, optional; a column each for several
-            It becomes a column.
+        y : array of one target per bag, or with a column per target, optional
+            Becomes the target column or columns.
         bag : str, optional
-            What the column of ids is called; default: as in the table that was loaded, or "bag".
+            Name of the column of ids; by default that of the loaded table, or "bag".
         target : str, or a list of them for several targets, optional
-            Default: as in the table that was loaded, or "target", or "target_1", "target_2", ...
+            Names of the target columns; by default those of the loaded table, or "target", or "target_1", ...
         groups, weights : str
-            What the columns of groups and instance weights are called, if the bags have any.
+            Names of the columns of groups and of instance weights, if the bags have them.
 
         Returns
         -------
-        A data frame of pandas, or of polars, whichever is installed; else a dict of arrays. Its columns: id, target,
-        features (x1, x2, ... where they have no names), covariates (c1, c2, ...), groups, weights, and the columns
-        kept on loading (``bags.kept``), whose ``row`` and ``instance`` give way to a feature of that name.
+        A pandas data frame, or a polars one if only polars is installed, or else a dict of arrays. The columns are: id,
+        target, features (x1, x2, ... if they have no names), covariates (c1, c2, ...), groups, weights, and the columns
+        kept on loading (``bags.kept``). The kept columns ``row`` and ``instance`` are left out if another column has
+        that name.
 
         Examples
         --------
@@ -402,7 +404,7 @@ class Bags:
         if len(table) < len(columns):
             twice = next(name for name in table if [used for used, _ in columns].count(name) > 1)
             raise ValueError(
-                f"two columns would be called {twice!r}; name the others: to_frame(bag=, target=, groups=, weights=)"
+                f"two columns would be called {twice!r}; rename them with to_frame(bag=, target=, groups=, weights=)"
             )
         return to_frame(table)
 
@@ -413,7 +415,7 @@ class Bags:
         return self._trusted(**({name: getattr(self, name) for name in self.__slots__} | changes))
 
     def _with_rows(self, rows, offsets: np.ndarray, **changes) -> Bags:
-        """Return bags of some of the instances, with all that belongs to an instance; the offsets are trusted."""
+        """Return bags of selected instances, with their weights and kept columns; offsets are not checked."""
         instances = self.instances[rows]
         return self._with(
             instances=instances,
@@ -533,8 +535,8 @@ class Bags:
             return self._per_bag(self.kept[column], column, parameter)
         names = [*(self.covariate_names or ()), *(self.kept or {})]
         raise ValueError(
-            f"{parameter}={column!r} is no column of the bags, which have {', '.join(map(repr, names)) or 'none'}; "
-            f"load it with keep=[{column!r}]"
+            f"the bags have no column {column!r} for {parameter}; their columns are "
+            f"{', '.join(map(repr, names)) or 'none'}. Load it with keep=[{column!r}]"
         )
 
     def _per_bag(self, values: np.ndarray, column: str, parameter: str) -> np.ndarray:
@@ -544,7 +546,8 @@ class Bags:
         if len(differs):
             bag = self.ids[np.searchsorted(self.offsets, differs[0], side="right") - 1]
             raise ValueError(
-                f"{parameter}={column!r}: bag {validation.label(bag)} has more than one value; a bag needs one"
+                f"{parameter}={column!r}: bag {validation.label(bag)} has more than one value; "
+                "expected the same value on all rows of a bag"
             )
         return first
 
@@ -568,7 +571,7 @@ def _usable(instances: np.ndarray) -> bool:
     return bool(instances.min() >= -largest and instances.max() <= largest)
 
 
-def _some(heading: str, values) -> str:
+def _first_labels(heading: str, values) -> str:
     return escape(f"{heading}: {', '.join(map(str, values[:MOST_IDS]))}{', ...' if len(values) > MOST_IDS else ''}")
 
 

@@ -1,4 +1,4 @@
-"""What each part of a `Bags` must satisfy; an error per rule, which names the first offending bag and the way out."""
+"""Checks of the parts of a `Bags`. Each error names the first offending bag and says what to do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bagwise.bags.frames import NUMBERS, names_of, unbox, unframe
 
 
 class Parameter(NamedTuple):
-    """A parameter that a message names, with a value to give it where there is one."""
+    """A parameter named in a message, with the value to pass, if any."""
 
     name: str
     value: object = None
@@ -25,7 +25,7 @@ class Parameter(NamedTuple):
 
 
 class Message(str):
-    """A sentence that names parameters as Python writes them; its ``parts`` let others write them in another way.
+    """A message that names parameters in Python form; its ``parts`` let the command line write them as options.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Message(str):
 
 
 class ParameterError(ValueError):
-    """A parameter cannot be what it is. ``parameter`` is its name, the message may name others."""
+    """A parameter has an invalid value. ``parameter`` is its name; the message may name other parameters."""
 
     def __init__(self, parameter: str, *parts):
         super().__init__(parameter, Message(*parts))
@@ -70,11 +70,11 @@ class ParameterError(ValueError):
 
 
 class ParameterTypeError(ParameterError, TypeError):
-    """The same, where the type is wrong."""
+    """A parameter has a wrong type."""
 
 
 def warn_user(message: str) -> None:
-    """Warn at the first line outside the package, wherever in it the warning is issued."""
+    """Issue a warning that points to the first line of the caller outside the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("bagwise.", "sklearn.")):
         frame, level = frame.f_back, level + 1
@@ -95,7 +95,7 @@ def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
 
 
 def and_others(n: int) -> str:
-    """Return a phrase that counts further ones after the first; empty for none."""
+    """Return a phrase such as " (and 2 others)", or an empty string for zero."""
     return f" (and {counted(n, 'other')})" if n else ""
 
 
@@ -117,7 +117,7 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
 
 
-# The square of a larger number, or a sum of such squares, may be infinite.
+# Squares of larger numbers, or their sums, may overflow.
 LARGEST = 1e100
 # The types of instances, and the largest value of each.
 FLOATS = {np.dtype(np.float64): LARGEST, np.dtype(np.float32): float(np.finfo(np.float32).max)}
@@ -190,18 +190,18 @@ def as_labels(values, n_bags: int, parameter: str) -> np.ndarray:
     if array.ndim != 1:
         raise ValueError(f"{parameter} must be one value per bag, not an array of shape {array.shape}")
     if array.dtype == np.dtype("datetime64[ns]") and (array == array.astype("datetime64[us]")).all():
-        array = array.astype("datetime64[us]")  # in nanoseconds, as pandas 2 has them, Python sees numbers and no dates
-    return array.copy()  # small: who writes to their own must not make two ids the same
+        array = array.astype("datetime64[us]")  # tolist() turns nanoseconds, the unit of pandas 2, into integers
+    return array.copy()  # so that a later write by the caller cannot create duplicate ids
 
 
 def one_per_bag(values, n_bags: int, parameter: str) -> np.ndarray:
     """Return an array whose first axis is the bags."""
     array = np.asarray(values)
     if array.ndim == 0 or len(array) != n_bags:
-        came = "one value" if array.ndim == 0 else f"{len(array)}"
-        raise ValueError(f"{parameter} must have one entry per bag ({n_bags}), not {came}")
+        size = "one value" if array.ndim == 0 else f"{len(array)}"
+        raise ValueError(f"{parameter} must have one entry per bag ({n_bags}), not {size}")
     if array.dtype.kind in "UT":  # fixed-width text wastes memory and truncates on assignment
-        # from the list itself: as an array, [1, "a"] has already become ["1", "a"]
+        # Convert the list, not the array, in which [1, "a"] has already become ["1", "a"].
         array = array.astype(object) if isinstance(values, np.ndarray) else np.array(values, dtype=object)
     return array
 
@@ -245,7 +245,7 @@ def refuse_repeated(ids: np.ndarray) -> None:
     earlier: set = set()
     for again, value in enumerate(ids.tolist()):
         if value in earlier:
-            raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs an id of its own")
+            raise ValueError(f"bag id {label(ids[again])} appears twice; every bag needs a distinct id")
         earlier.add(value)
 
 
@@ -259,7 +259,7 @@ def as_groups(groups, ids: np.ndarray) -> np.ndarray:
 
 
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str, names=None) -> bool:
-    """Refuse infinite values, those too large to be squared and, unless it may be kept, NaN; True where NaN is kept."""
+    """Raise an error for infinite values, values too large to square, and NaN if ``missing`` is "refuse"; else True."""
     infinite = np.isinf(instances).any(axis=1)
     if infinite.any():
         raise ParameterError(
@@ -289,7 +289,7 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
 
 
 def in_column(marked: np.ndarray, names) -> str:
-    """Return a phrase that names the column of the first marked value; empty where columns have no names."""
+    """Return a phrase that names the column of the first marked value; empty if columns have no names."""
     if names is None:
         return ""
     first = int(marked[marked.any(axis=1).argmax()].argmax())
@@ -297,7 +297,7 @@ def in_column(marked: np.ndarray, names) -> str:
 
 
 def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return which bags have any of the marked rows."""
+    """Return whether each bag has a marked row."""
     return np.logical_or.reduceat(rows, offsets[:-1])
 
 
@@ -307,7 +307,7 @@ def _is_absent(value) -> bool:
 
 
 def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
-    """Return one finite weight per instance, none negative, some above zero in each bag; or None."""
+    """Return one finite, non-negative weight per instance, at least one per bag above zero; or None."""
     if weights is None:
         return None
     array = unmask(weights)
@@ -320,7 +320,7 @@ def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | No
     if wrong.any():
         raise ValueError(
             f"{name_bags(ids, bags_of(wrong, offsets))} an instance weight that is negative, missing or infinite; "
-            "weights are numbers from zero up"
+            "weights must be zero or positive"
         )
     empty = ~bags_of(array > 0, offsets)
     if empty.any():
@@ -350,7 +350,9 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     names = as_feature_names(names_of(names, columns, "covariate_names"), array.shape[1])
     both = set(names or ()) & set(feature_names or ())
     if both:
-        raise ValueError(f"{min(both)!r} is a feature of the instances and a covariate of the bag; it can be one")
+        raise ValueError(
+            f"{min(both)!r} is a feature of the instances and a covariate of the bag; leave out one of them"
+        )
     return array, names
 
 
@@ -358,9 +360,9 @@ def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
     """Return one number per bag, as float64."""
     weights = unmask(sample_weight)
     if weights.ndim == 0 or weights.dtype.kind not in "fiub":
-        odd = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
-        came = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(odd)}"
-        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {came}")
+        invalid = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
+        received = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(invalid)}"
+        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {received}")
     if weights.shape != (n_bags,):
         raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
     return weights.astype(np.float64)
@@ -369,8 +371,8 @@ def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
 def id_keys(*several) -> list[list]:
     """Return the ids of several tables in one form, in which the ids of one bag are equal.
 
-    7.0 is 7, dates are compared whatever their unit, letters in composed form (NFC), and where one table has numbers
-    and another text, numbers as they are written. Ids that would become one in their own table keep their own form.
+    7.0 becomes 7, dates get one unit, text gets its composed form (NFC), and if one table has numbers and another text,
+    numbers become text. The ids of a table stay unchanged if two of them would become equal.
 
     Examples
     --------
@@ -398,7 +400,7 @@ def match_ids(ids, other_ids) -> np.ndarray:
 
 
 def _distinct_keys(ids, form) -> list:
-    """Return each id in another form, or all as they are where that would make two of them one."""
+    """Return the ids converted by ``form``, or unchanged if two of them would become equal."""
     dtype = getattr(ids, "dtype", None)
     plain = list(ids) if dtype is None or dtype.kind == "M" else ids.tolist()
     if dtype is not None and dtype.kind in "iu" and form is _id_key:
@@ -420,7 +422,7 @@ def _id_key(bag):
 def aligned(values, bags, parameter: str = "y"):
     """Return a pandas Series or data frame in the order of the bags, by the ids in its index; other data as they are.
 
-    A default index (0, 1, 2, ...) that does not hold the ids leaves the order as it is.
+    The order stays as it is if the index is the default one (0, 1, 2, ...) and does not hold the ids.
 
     Parameters
     ----------
@@ -442,7 +444,7 @@ def aligned(values, bags, parameter: str = "y"):
     if (at < 0).all():
         raise ParameterError(
             parameter,
-            f"The index of {parameter} holds the id of no bag: it has {label(labels[0]) if len(labels) else 'no label'}"
+            f"The index of {parameter} contains no bag id: it has {label(labels[0]) if len(labels) else 'no label'}"
             f", and the ids are such as {label(ids[0])}. {way[0].upper()}{way[1:]}",
         )
     if (at < 0).any():

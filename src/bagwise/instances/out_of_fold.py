@@ -64,22 +64,22 @@ class OutOfFold(BaseEstimator):
 
     ``fit_transform(bags, y)`` splits the bags into folds, trains the regressor without each fold (each instance has
     its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
-    ``transform(bags)`` predicts new bags with the final predictor. A second stage thus learns from predictions that are
-    distributed as on new bags; predictions of a model on its own training bags would be overconfident.
-    (`RandomFeatureRidge` fits its feature map, without targets, on the rows of all folds.) A score on held-out bags
-    must hold them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
+    ``transform(bags)`` predicts new bags with the final predictor. A second stage is thus fitted on
+    predictions like those of new bags; predictions of a model for its own training bags would be too good.
+    (`RandomFeatureRidge` fits its feature map on the rows of all folds, without targets.) To score held-out bags, hold
+    them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
 
     Parameters
     ----------
     regressor : scikit-learn regressor, default LinearRegression
-        One that offers ``cross_fit`` (see `CrossFitting`) is trained for all folds at once, or in closed form.
+        A regressor with ``cross_fit`` (see `CrossFitting`) is trained for all folds at once, or in closed form.
     folds : int, "auto", "each", "random", "forward", "given" or Validation, default "auto"
-        Number of folds of bags; "auto" is 10 or the number of bags (groups) if smaller; "each" leaves one out at a
-        time. A number keeps the scheme that the bags declare; see `Validation`.
+        Number of folds of bags; "auto" is 10, or the number of bags (groups) if that is smaller; "each" leaves out one
+        at a time. With a number, the scheme that the bags declare still applies; see `Validation`.
     predictor : {"fold-mean", "refit", "last-fold"}, default "fold-mean"
-        Predictor of new bags. "fold-mean" averages the fold models; with folds forward in time, where early fold
-        models saw few bags, it is one model of all bags. "refit" is a model trained on all bags. "last-fold" is the
-        model of the last fold, as in the notebook of Uriot (2019).
+        Predictor of new bags. "fold-mean" averages the fold models; with folds forward in time it is one
+        model of all bags, because early fold models saw few bags. "refit" is a model trained on all bags. "last-fold"
+        is the model of the last fold, as in the notebook of Uriot (2019).
     weighting : {"bag", "instance"}, default "bag"
         "bag" gives each bag the same weight in the loss: an instance has the weight 1 / size of its bag, or its share
         in the instance weights of the bag. "instance" gives each instance the same weight, or its instance weight. The
@@ -163,7 +163,10 @@ class OutOfFold(BaseEstimator):
         folds = split_bags(carried, self.folds, random_state=self.random_state, inner=True)
         self.fold_ = folds.test
         if importance is not None and len(set(self.fold_[importance > 0].tolist())) < 2:
-            raise ValueError("all bags of weight above zero are in one fold, so nothing can be predicted out of fold")
+            raise ValueError(
+                "all bags with a weight above zero are in one fold, so no model can be trained without it. Check "
+                "sample_weight and groups"
+            )
         regressor, (X, target, fold, weights) = self.problem(carried, y, self.fold_, importance)
         _refuse_lost_weights(regressor, importance is not None or carried.weights is not None)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else partial(fold_by_fold, regressor)
@@ -297,7 +300,7 @@ class EachInstance(BaseEstimator):
     """Apply a scikit-learn estimator to each instance: its ``transform`` if it has one, otherwise its predictions.
 
     A regressor is trained on all instances, each with its bag's target, and predicts its training bags like new ones.
-    Use it where nothing learns from the predictions, and `OutOfFold` otherwise.
+    Use it if no later step is fitted on the predictions, and `OutOfFold` otherwise.
 
     A transformer is fitted on the instances without weights. Covariates of the bags are scaled to mean 0 and variance 1
     over the training bags and clipped to their range. A regressor sees covariates as columns of each instance, and its
@@ -353,7 +356,9 @@ class EachInstance(BaseEstimator):
 
     def fit_transform(self, bags, y=None, sample_weight=None) -> Bags:
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-        return self.fit(bags, y, sample_weight).transform(compared(bags))  # with themselves
+        return self.fit(bags, y, sample_weight).transform(
+            compared(bags)
+        )  # no need to compare training bags with themselves
 
     def transform(self, bags) -> Bags:
         scales = hasattr(self.estimator, "transform")
@@ -378,9 +383,9 @@ def reads_missing(estimator) -> bool:
 
 
 def instance_weights(bags: Bags, weighting: str, sample_weight=None) -> np.ndarray | None:
-    """Return the weight of each instance in the loss, with mean one, or None when all are equal.
+    """Return the weight of each instance in the loss, with mean one, or None if all are equal.
 
-    It is the weight of the bag times the share of the instance ("bag"), or times its own weight ("instance").
+    It is the weight of the bag times the share of the instance in it ("bag") or the instance weight ("instance").
     """
     one_of(weighting, WEIGHTINGS, "weighting")
     if weighting == "bag":
@@ -458,10 +463,10 @@ def fold_by_fold(regressor, X, y, fold, *, sample_weight=None, n_jobs=None) -> C
 
 
 def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=None) -> CrossFit:
-    """Cross-fit where fold k trains on the rows ``masks[k]``, which are not all others: the bags before a window.
+    """Cross-fit with folds in time: fold k trains on the rows ``masks[k]``, those of the bags before its window.
 
-    Rows that no fold holds out, those of the first window, are predicted by a model of fold 0, the nearest window that
-    did not see them. New rows are predicted by a model of all rows, also for the kind ``fold-mean``.
+    No fold holds out the rows of the first window. They are predicted by a model trained on the rows of fold 0, the
+    nearest window. New rows are predicted by a model of all rows, also for the kind ``fold-mean``.
     """
     steps = [(mask, fold == k) for k, mask in enumerate(masks)] + [(fold == 0, fold < 0)] * bool((fold < 0).any())
     results = []
@@ -478,7 +483,7 @@ def cross_fit_windows(train, masks, X, y, fold, *, sample_weight=None, n_jobs=No
     def predictor(chosen, kind):
         if kind == "last-fold":
             return results[len(masks) - 1][2].predictor(chosen, kind)
-        # a mean would contain the models of early windows, which saw few bags, all of them old
+        # a mean would include models of early windows, which were trained on few and old bags
         last = (fold == fold.max()).astype(np.int64)
         return train(X, y, last, sample_weight=sample_weight, n_jobs=n_jobs).predictor(chosen, "refit")
 

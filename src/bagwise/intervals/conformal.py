@@ -40,17 +40,17 @@ from bagwise.intervals.scales import (
 )
 from bagwise.regressors.pipeline import FittedDisplay, first_step
 
-# The fewest bags (groups): with some held out, and some of the others too for the scale, two are left to learn from.
+# Minimum number of bags (groups), so that two remain for training after those held out for scores and for the scale.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
-FEWEST_BY = 20  # calibration bags (groups) of a value for scores of its own
+FEWEST_BY = 20  # calibration bags (groups) that a value of ``by`` needs to be calibrated separately
 SCALES = ("bag", "std", "none")
 SCORES = ("absolute", "quantile")
-# Missing values, instance weights and covariates are for the method to take or to refuse.
+# The wrapped method accepts or refuses missing values, instance weights and covariates.
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
 
 class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
-    r"""A bag regressor and, around each of its predictions, an interval that covers the target with probability level.
+    r"""Wrap a bag regressor and add intervals around its predictions that cover the target with probability ``level``.
 
     Held-out predictions measure the error on new bags. No distribution is assumed, only that bags (groups, if the bags
     have them) are exchangeable: new ones are drawn from the same source as the training bags. With
@@ -65,19 +65,19 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     method : bag regressor, or the name of one in the catalogue
-        A copy of it is fitted. A method that keeps its fold models (``held_out_``, ``fold_``, ``predict_folds``), such
-        as "auto", is fitted once for "cv+".
+        A clone is fitted. For "cv+", a method that stores its fold models (``held_out_``, ``fold_``,
+        ``predict_folds``), such as "auto", is fitted only once.
     level : float
         The share of new bags whose interval contains the target.
     kind : {"cv+", "jackknife+", "split"}
         * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Each bag serves for training
-          and for calibration. Coverage is at least 2 level - 1 less a term of order 1/√n whatever the method, and in
+          and for calibration. Coverage is at least 2 level - 1 minus a term of order 1/√n, for any method, and in
           practice close to level.
         * "jackknife+": each bag (group) is left out by itself, for few bags; coverage at least 2 level - 1, in practice
           level. If the method ends in `EmbeddingRidge`, and the steps before it are out of fold or learn nothing from
           the targets, left-out residuals and left-out predictions of new bags have a closed form.
-        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage at least level,
-          exactly so, by a model that was fitted on fewer bags; the quickest.
+        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage is at least
+          level, without an error term, but the model is fitted on fewer bags. This is the fastest kind.
     scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``
         "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
         "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
@@ -91,16 +91,17 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         How bags are held out, see `bagwise.Validation`; the method follows it inside. With "forward" only bags after
         the first window have scores, and "split" holds out the last window. "auto" is what the bags declare; without a
         declaration it is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out,
-        and "auto" is 4, or 3 or 2 if a quarter of the bags are too few for the level. "jackknife+" leaves each bag
-        (group) out instead.
+        and "auto" is 4 folds, or 3 or 2 if a quarter of the bags is not enough for the level. "jackknife+" leaves each
+        bag (group) out instead.
     refit : {"auto", True, False}
-        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if the ridge chooses
-        more than its penalty, and for bags with groups, which may differ in the scale of their features (see Notes).
+        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if more
+        than the penalty of the ridge is chosen from data, and for bags with groups, whose features may differ in scale
+        (see Notes).
     by : str, optional
         A covariate, a column of categories, or a column kept on loading (``keep=``), the same on all rows of a bag.
         Bags are calibrated by the scores of the bags with the same value, so that the level holds within each value and
-        not only over all bags. A value with fewer than 20 calibration bags (or than the level needs) takes the scores
-        of all bags. See Notes.
+        not only over all bags. A value with fewer than 20 calibration bags, or fewer than the level needs, uses the
+        scores of all bags. See Notes.
     random_state : int
         For the folds, and for a method given by name.
     n_jobs : int, optional
@@ -118,7 +119,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    *Absolute scores* let both sides of the interval share their errors, and half as many bags suffice as for one-sided
+    *Absolute scores* use the errors of both signs for both bounds, so half as many bags are enough as for one-sided
     bounds.
 
     *Quantile scores.* With l and u the two quantiles of the error, fitted without fold k on the held-out residuals of
@@ -129,16 +130,17 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     *Scales.* In theory, the scale of a fold must be fitted without its bags. For "split", "std" and "none" this holds
     exactly. For "bag" with "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
-    folds; the models behind those residuals were fitted on the fold's bags, which influence four coefficients this way.
+    folds; the models behind those residuals were fitted on the fold's bags, which thus have a small influence on the
+    four coefficients of the scale.
 
     *Closed form.* Each bag is left out of the ridge: the residuals and the predictions of new bags are both those of a
     ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. Settings chosen with all bags are
-    not chosen again. The intervals are exact if nothing is chosen, as good as exact for the penalty, and a little too
-    narrow for an embedding chosen from a grid (docs/intervals.md has figures). In that last case "auto" fits again;
-    ``refit=False`` uses the closed form.
+    not chosen again. The intervals are exact if no setting is chosen from data, almost exact if only the penalty is,
+    and a little too narrow if the embedding is chosen from a grid (docs/intervals.md has figures). In that last case
+    "auto" fits again; ``refit=False`` uses the closed form.
 
     *Groups.* Folds keep a group together, and the group is the unit: a score of a group of N bags has weight 1/N in the
-    quantile, and n is the number of groups. The promise is for bags of *new* groups.
+    quantile, and n is the number of groups. Coverage is guaranteed for bags of *new* groups.
 
     *By value.* With ``by``, the promise of ``kind`` holds for new bags of each value that has scores of its own:
     coverage at least ``level`` for "split"; at least 2 level - 1, in practice close to ``level``, for the others.
@@ -148,11 +150,11 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     zero, which are left out before anything is fitted.
 
     *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
-    fewer, `fit` warns at once, and `predict_interval` refuses that level and gives lower ones: no bound is ever
-    infinite. With less than 3 bags (6 for "split") the method alone is fitted.
+    fewer, `fit` warns, and `predict_interval` raises an error for this level but accepts lower ones. So no bound is
+    ever infinite. With less than 3 bags (6 for "split") the method alone is fitted.
 
-    *Low levels.* The quantiles of models that disagree may cross, or leave the prediction outside, when few bags are to
-    be covered. The bounds are moved out to the prediction then, which covers more and never less.
+    *Low levels.* At low levels, if the fold models disagree, the lower bound may lie above the upper one, or the
+    prediction outside both. The bounds are then widened to include the prediction, which can only raise coverage.
 
     References
     ----------
@@ -215,7 +217,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         folds, self.lacking_ = split(self, bags)
         if self.lacking_ is not None:
             which = "" if folds is None else " of this level"
-            warnings.warn(f"{self.lacking_}; as it is there are predictions, but no intervals{which}", stacklevel=2)
+            warnings.warn(f"{self.lacking_}; the model gives predictions, but no intervals{which}", stacklevel=2)
         if folds is None:
             self.method_ = fit_once(method, bags, y, weights)
             self.left_out_: Any = None
@@ -227,10 +229,10 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return self
 
     def keep(self, calibration: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
-        """Calibrate with these bags alone, where the models are fitted and other bags are elsewhere.
+        """Calibrate models that are already fitted, with these bags only, because the training bags are not in memory.
 
-        With "cv+" all is as in `fit`. With "split" the scale is fitted on every other of these bags, which then have no
-        score: in `fit` it is from further models of the training part.
+        With "cv+" the result is as in `fit`. With "split" the scale is fitted on every second of these bags, which then
+        have no score; `fit` takes it from further models of the training part.
         """
         scale = None
         if self.kind == "split" and not (self._scale_is("none") or self._scale_is("std")):
@@ -288,7 +290,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             part = calibration.fold % MOST_SCALES
             outside = [np.flatnonzero(part != j) for j in range(part.max() + 1)]
         columns = [residuals, held_out] if isinstance(model, BagQuantiles) else [residuals]
-        # One part of the bags at a time: each is a copy of nearly all instances.
+        # Fit one at a time, because each selection copies nearly all instances.
         fitted = [clone(model).fit(bags[rows], *[column[rows] for column in columns]) for rows in outside]
         return fitted, bags, held_out
 
@@ -305,7 +307,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if refusal is not None:
             raise ValueError(refusal)
         n_folds, bounds = int(self.fold_.max()) + 1, np.empty((len(bags), 2))
-        # Some bags at a time: with a fold for every bag, the predictions of all would be a matrix of bags by bags.
+        # Predict some bags at a time: with a fold per bag, all predictions together would be a matrix of bags by bags.
         step = max(1, VALUES_AT_ONCE // n_folds)
         for chosen, scored, shares in self._calibrated_by(bags, level):
             scores = SortedScores(self.scores_[scored], self.fold_[scored], shares, n_folds)
@@ -315,7 +317,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return around(self.method_.predict(bags), bounds)
 
     def _calibrated_by(self, bags, level: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield positions of bags, the calibration bags whose scores they take, and the shares of these."""
+        """Yield positions of bags, the calibration bags whose scores apply to them, and the weights of these scores."""
         everything = np.arange(len(self.scores_))
         if self.by is None:
             yield np.arange(len(bags)), everything, self.shares_
@@ -332,8 +334,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     def predict_distribution(self, bags) -> PredictiveDistribution:
         """Return the predictive distribution of each bag's target, from the same held-out errors.
 
-        Unlike intervals it looks at the sign of errors, so quantiles are asymmetric whatever the scores are. It holds
-        a number for every fold and bag.
+        Unlike intervals it uses the sign of the errors, so quantiles are asymmetric for all kinds of scores. It stores
+        one number per fold and bag.
         """
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         if self.left_out_ is None:
@@ -393,7 +395,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     def _calibrate(self, method, bags, y, weights, folds: Folds) -> Calibration:
         if self.kind == "split":
             return by_split(method, bags, y, weights, next(folds.pairs()))
-        # The closed form keeps the scale of the features, which a group that differs from the others would move.
+        # The closed form does not refit the scale of the features, which may differ much without a group.
         if self.kind == "jackknife+" and (self.refit is False or (self.refit == "auto" and bags.groups is None)):
             calibration = by_ridge(method, bags, y, weights, any_grid=self.refit is False)
             if calibration is not None:
@@ -439,7 +441,7 @@ def method_of(intervals):
     """Return the method as an estimator of bags; raise if scale="std" and it gives no standard deviations."""
     method = intervals.method
     if isinstance(method, str):
-        from bagwise.methods import method as by_name  # here, for a fitted model does not need all methods
+        from bagwise.methods import method as by_name  # imported late: a loaded model does not need all methods
 
         method = by_name(method, random_state=intervals.random_state)
     _refuse_rows(method)
@@ -447,20 +449,20 @@ def method_of(intervals):
         named = intervals.method if isinstance(intervals.method, str) else type(method).__name__
         raise ValueError(
             "scale='std' needs a method whose predict takes return_std, such as 'blr', 'shrinkage' or 'bdr'; "
-            f"{named} gives no standard deviations, so take scale='bag'"
+            f"{named} gives no standard deviations. Use scale='bag'"
         )
     return method
 
 
 def _refuse_rows(method) -> None:
-    """Refuse what is no estimator, and one that begins with a plain part of scikit-learn, which cannot read bags."""
+    """Raise an error if the method is not an estimator, or begins with a scikit-learn step, which cannot read bags."""
     if not hasattr(method, "fit") or isinstance(method, type):
         raise TypeError(f"method must be a name of the catalogue or a bag regressor, not {method!r}")
     first = first_step(method)
     if _wants_rows(first):
         raise TypeError(
-            f"{type(first).__name__} takes rows, not bags; make a row of every bag before it, as in "
-            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or take a name of the catalogue"
+            f"{type(first).__name__} takes rows, not bags; put an embedding before it, as in "
+            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or pass the name of a method, such as 'aggregated'"
         )
 
 
@@ -484,7 +486,7 @@ def split(intervals, bags: Bags) -> tuple[Folds | None, str | None]:
         folds = Folds(bag_folds(bags, "each", random_state=intervals.random_state))
     else:
         folds = split_bags(bags, number, random_state=intervals.random_state)
-    if kind == "split":  # the last window of time, which most bags come before; of random folds the first
+    if kind == "split":  # hold out the last window of time, or the first of random folds
         last = 0 if folds.is_partition else len(folds) - 1
         folds = Folds(np.where(folds.test == last, 0, -1), (folds.train(last),))
     scored = bags if folds.held_out.all() else bags[folds.held_out]
@@ -496,10 +498,10 @@ def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:
     if n_units >= units_needed(level):
         return None
     highest = np.floor(1000 * n_units / (n_units + 1)) / 1000
-    hint = ", or for kind='cv+', which calibrates with all of them" if kind == "split" else ""
+    hint = ", or kind='cv+', which calibrates with all of them" if kind == "split" else ""
     return (
         f"level {level:g} needs at least {units_needed(level)} calibration {noun}, and there are {n_units}; "
-        f"get more, or ask for a level of at most {highest:g}{hint}"
+        f"use more {noun}, or a level of at most {highest:g}{hint}"
     )
 
 

@@ -1,6 +1,6 @@
 """`load`: bags and targets from a data frame or from files.
 
-Of a table that is computed when it is asked for (polars LazyFrame, DuckDB relation) only what is needed is computed.
+Of a lazy table (polars LazyFrame, DuckDB relation), only the columns that are needed are computed.
 """
 
 from __future__ import annotations
@@ -112,8 +112,9 @@ def load(
     """Load bags and targets from a data frame, or from files by the endings of their names.
 
     - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow. The unnamed row numbers
-      that pandas writes are left out. Bag ids and groups of a .csv or .tsv are whole numbers if all are written so,
-      else text: "007", "1.10" and "1e5" are unchanged. Beside a file in which they are numbers, they are read as such.
+      that pandas writes are left out. Bag ids and groups of a .csv or .tsv are integers if all are written as integers,
+      and otherwise text, so "007", "1.10" and "1e5" are unchanged. If they are numbers in another file of the
+      same call, they are read as numbers.
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...
@@ -123,16 +124,16 @@ def load(
 
     Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
     follow each other, and a bag may be spread over them. So are the Parquet files below a folder, or at a URL that
-    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``, if that
-    is named as the bag, as a feature or in another role; unnamed, it is no feature: it says where the data lie. What is
-    larger than memory is read by `scan`.
+    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives its files a column ``year``. It is used
+    only if you name it as the bag, a feature or in another role; by default it is not a feature. Read tables larger
+    than memory with `scan`.
 
     Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
 
-    Bags come in order of first appearance; the rows of a bag need not be adjacent. Two types of column have a shape of
-    their own. A column of *lists* holds a bag per row: the values of its instances, or one list of features per
-    instance; plain columns beside it are repeated for each instance. A column of *fixed-size* lists holds an instance
-    per row: its features, named ``column_1``, ``column_2``, ...
+    Bags are in order of first appearance; the rows of a bag need not be adjacent. Columns of lists are expanded. A
+    column of *lists* has a row per bag: the values of its instances, or one list of features per instance; other
+    columns are repeated for each instance. A column of *fixed-size* lists has a row per instance: its features, named
+    ``column_1``, ``column_2``, ...
 
     Parameters
     ----------
@@ -149,48 +150,48 @@ def load(
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every inner split. With "shared-rows", bags that share rows are one group.
     missing : {"refuse", "drop-instances", "impute", "keep"}
-        What happens to rows with NaN or null features: an error, or the row is left out, or the values are kept, for
-        methods that fill them in ("impute") or take them as they are ("keep"). Infinite values are dropped by
-        "drop-instances", else refused.
+        What to do with rows that have NaN or null features: raise an error, drop the row, keep the values and let every
+        method impute them, or keep the values for methods that read NaN. Infinite values raise an error, except with
+        "drop-instances", which drops the row.
     fill_values : number, text, or a list of them, default none
-        What stands for a missing value in the features, the target, the weights and the covariates, such as -9999 or
-        "n/a?"; it is then missing, and ``missing`` says what happens. A warning names values that look like it.
+        Values that mean a missing value in features, targets, weights and covariates, such as -9999 or "n/a?";
+        ``missing`` then applies to them. A warning names values that look like undeclared fill values.
     weights : column of instance weights, optional
-        Numbers from zero up, some above zero in every bag.
+        Zero or positive, and at least one above zero in each bag.
     bag_features : columns, or "auto", optional
-        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
-        and are no features of the instances. "auto" takes every feature column that never varies within a bag (one
-        feature at least stays with the instances; none is taken if all bags have one row).
+        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates
+        instead of features of the instances. "auto" takes each feature column that never varies within a bag, but
+        leaves at least one feature to the instances, and takes none if all bags have one row.
     categories : columns, "auto", or dict of column -> levels, optional
         Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
         ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
-        table (the 50 most frequent of more), or those given: a model of these features needs them again, which
-        ``features=list(model.feature_names_in_)`` does. "auto" takes columns of text with 2 to 20 levels that come back
-        in several bags, and a warning names them.
+        table (at most the 50 most frequent), or those that you pass. To predict new tables with the same levels, load
+        them with ``features=list(model.feature_names_in_)``. "auto" takes columns of text with 2 to 20 levels that
+        occur in several bags, and a warning names them.
     dates : columns, optional
         Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
         the year, as an angle, so that December is next to January; and ``sown_year``.
     targets : data frame or path, optional
         A second table with a row per bag, joined by the column ``bag``: the target, groups, weights and bag features
-        may be columns of it. The target need not be named if it is the only column of numbers left. Bags without a
-        target are left out, and a warning counts and names them and the rows that have no bag.
+        may be columns of it. The target need not be named if it is the only remaining numeric column. Bags
+        without a target are left out; a warning counts them, and the rows of this table without a bag.
     variable : str, optional
         The matrix to take from a .mat file that holds several.
     keep : columns, optional
-        They travel with the instances, as ``bags.kept``, into tables of instances; they are never features. So does
-        ``row``, the position of every instance in the table, counted from 0.
+        Columns to copy into ``bags.kept`` and into tables of instances; they are never features. ``row``, the position
+        of each instance in the table (from 0), is always copied.
     decimal : {".", ","}
-        With ",", texts that are numbers with a decimal comma are numbers, and a .csv may be separated by ";".
+        With ",", text such as 1,5 is read as a number, and a .csv may be separated by ";".
     time : column of dates or numbers, the same on each row of a bag, optional
         The order of the bags in time, for ``folds="forward"``; see `Validation`.
     fold : column of folds, or of "train" and "test", the same on each row of a bag, optional
-        All folds are then those of the column, unless another scheme is asked for.
+        The column then defines all folds, unless you ask for another scheme.
 
     Returns
     -------
     bags : Bags
-        float32 if every feature column is, else float64.
-    y : array of float64, one target per bag, or None if there is no target; a column each for several targets
+        float32 if every feature column is float32, else float64.
+    y : array of float64, one target per bag (a column per target for several), or None without a target
 
     Examples
     --------
@@ -208,7 +209,7 @@ def load(
 
 
 def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
-    """Load bags and known targets to compare predictions with, which may all be the same, by the options of `load`."""
+    """Load bags and true targets for scoring, with the options of `load`; the targets may all be equal."""
     names = ("missing", "fill_values", "variable", "decimal", "time")
     how = {name: options.pop(name) for name in names if name in options}
     return load_labels(source, Roles(**options), **how)[:2]
@@ -217,7 +218,7 @@ def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
 def load_labels(
     source, roles: Roles, *, missing="refuse", fill_values=(), variable=None, decimal=".", time=None, fold=None
 ) -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
-    """Load bags that declare their times and folds, targets, and the further labels that ``roles.labels`` names."""
+    """Load bags with declared times and folds, their targets, and the columns named in ``roles.labels``."""
     declared = {name: column for name, column in (("time", time), ("fold", fold)) if column is not None}
     roles = replace(roles, labels=roles.labels | declared)
     one_of(decimal, (".", ","), "decimal")
@@ -259,8 +260,8 @@ def refuse_constant_target(y) -> None:
         if len(values) > 1 and (values == values[0]).all():
             raise ParameterError(
                 "target",
-                f"every bag has the same target, {values[0]:g}, so there is nothing to learn; check that the column is "
-                "the target",
+                f"every bag has the same target, {values[0]:g}, so there is nothing to learn; check that this is "
+                "the target column",
             )
 
 
@@ -268,7 +269,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     """Build bags, targets and further labels of the bags from the columns of a table by their roles."""
     one_of(missing, ("refuse", "drop-instances", "impute", "keep"), "missing")
     if table.n_rows == 0:
-        raise ValueError("the table has no rows; there is nothing to make bags of")
+        raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
     join_notes: list = []
     notes: list = []
     categories: dict = {}
@@ -297,7 +298,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     for name in weights:
         if table.kind(name) not in ("list", "vector"):
             refuse_not_numeric(table, name, "instance weights", "weights")
-    # the row of each instance in the table
+    # A row of the table may become several instances, if it holds lists.
     whole, row_of_instance = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.encodings import spread_lists
@@ -343,7 +344,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
 def warn_of_values(bags: Bags, y, targets: list, *, shared_rows: bool) -> None:
     """Warn of values that look like fill values and, before learning, of rows that occur in several bags.
 
-    ``shared_rows`` is False where the table has folds of its own, which `evaluate` compares.
+    ``shared_rows`` is False if the table has a column of folds, because `evaluate` checks those folds itself.
     """
     columns = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
     warn_of_suspects([*zip(bags.feature_names or range(bags.n_features), bags.instances.T, strict=True), *columns])
@@ -365,7 +366,7 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
         raise ParameterError(
             "missing",
             f"{name_bags(ids, sizes == 0)} no finite instance; every bag needs one; "
-            "drop such bags and their targets, or fill the values in",
+            "drop such bags and their targets, or impute the values",
         )
     if (codes[1:] < codes[:-1]).any():
         # a stable sort by bag; transposing a sparse matrix counts instead of comparing: 10 times faster
@@ -376,11 +377,12 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
 
 
 def attributes(table: FrameColumns, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
-    """Read a table with a row per bag as bags of one instance, its position in the table, and targets.
+    """Read a table with a row per bag: return bags of one instance, the position of the row, and the targets.
 
-    So the checks of `load` are the checks. ``repeated`` is the error on an ``{id}`` that is in its ``{column}`` twice.
+    The table passes the same checks as in `load`. ``repeated`` is the text of the error for a duplicate ``{id}`` in
+    ``{column}``.
     """
-    covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # one row cannot tell "auto"
+    covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # "auto" needs several rows
     refuse_unknown(table.names, [*roles.taken, *(covariates or ())])
     codes, ids = find_bags(table, roles.bag)
     if len(ids) < len(codes):

@@ -1,4 +1,4 @@
-"""The report of `bagwise check`: what a table holds, how `load` would read it, and what looks wrong."""
+"""The report of `bagwise check`: the columns of a table, how `load` would use them, and possible problems."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from bagwise.io.table_files import names_files, zero_padded
 from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
 from bagwise.io.tables import join, read_files
 
-FEWEST = 10  # bags from which on an error can be estimated
+FEWEST = 10  # bags needed to estimate an error
 MOST = 5  # names listed in one finding
-SPLITS = ("fold", "folds", "split", "cv", "partition")  # names of columns that are no features
+SPLITS = ("fold", "folds", "split", "cv", "partition")  # names of columns that are probably not features
 
-# What may be wrong with a feature column: the level of the finding, and its text.
+# Checks of a feature column: the level of the finding, and its text.
 CHECKS = {
     "infinite": (
         "error",
@@ -46,18 +46,18 @@ CHECKS = {
         Message("missing values; ", Parameter("missing"), " chooses whether to refuse, drop or keep those rows"),
     ),
     "empty": ("error", "no values; ignore it"),
-    "constant": ("note", "one value throughout, so it carries no information"),
+    "constant": ("note", "one value throughout, so it cannot help a prediction"),
     "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
     "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if you do not want that"),
     "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if you do not want that"),
     "counter": ("warning", "counts the rows, and would be a feature; ignore it if you do not want that"),
-    "bag-level": ("note", "constant within every bag: a property of the bag, and can be given as a bag feature"),
+    "bag-level": ("note", "constant within every bag, so it describes the bag; it can be declared as a bag feature"),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know: an "error" stops `load` or `fit`, a "warning" is probably not meant, a "note" is as it is."""
+    """A finding of the check: an "error" stops `load` or `fit`, a "warning" is a likely mistake, a "note" neither."""
 
     level: str
     text: str
@@ -65,7 +65,7 @@ class Finding:
 
 @dataclass(repr=False)
 class Inspection:
-    """What a table holds. ``ok`` says whether `load` takes it with the same options."""
+    """The result of `check_table`. ``ok`` is whether `load` accepts the table with the same options."""
 
     rows: int = 0
     bags: int = 0
@@ -140,19 +140,18 @@ class Inspection:
 
 
 def check_table(source, *, bag=None, target=None, folds=None, **options) -> Inspection:
-    """Look at a table as `load` would, and go on after the first thing that is wrong.
+    """Check a table as `load` would read it, and list all problems instead of stopping at the first.
 
     Parameters
     ----------
     source : data frame, path, pattern, folder, URL, or list of paths
     bag : column of bag ids
-        Without it, only the columns are looked at.
+        Without it, only an error that names the columns is reported.
     target : column of targets, optional
     folds : int, "random", "forward", "given" or Validation, optional
         How the bags would be split; the default is what ``time`` and ``fold`` declare.
     **options
-        The other parameters of `load`, by name: features, ignore, groups, missing, fill_values, weights, bag_features,
-        variable, keep, decimal, time, fold.
+        Any other parameter of `load`, such as features, groups, missing or targets.
 
     Returns
     -------
@@ -201,7 +200,7 @@ def _look_at_shared_rows(inspection: Inspection, bags) -> None:
 
 
 def examine(source, *, bag=None, target=None, files=None, **options) -> Inspection:
-    """Look at what `load` has taken already: no bags are built. ``files`` are those that a frame was read from."""
+    """Check the columns of a table without building bags. ``files`` are those that a data frame was read from."""
     inspection = Inspection()
     files = source if names_files(source) else files
     try:
@@ -213,7 +212,7 @@ def examine(source, *, bag=None, target=None, files=None, **options) -> Inspecti
 
 
 def _columns(source, bag, target, options) -> tuple[FrameColumns, Roles]:
-    """Return the columns of a source and their roles; archives are spread out into columns."""
+    """Return the columns of a source and their roles; archives of arrays become columns."""
     apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
     columns = {name: value for name, value in options.items() if name not in apart}
     labels = {name: options[name] for name in ("time", "fold") if options.get(name) is not None}
@@ -283,15 +282,15 @@ def _look_at_bags(inspection: Inspection, bag, codes, ids) -> None:
         text = f"there are only {len(ids)} bags, so no error of a model can be estimated; use at least {FEWEST}"
         inspection.add("warning", text)
     elif sizes.max() == 1:
-        text = f"every row is a bag of its own; is {bag!r} the column that says what belongs together?"
+        text = f"every row is a bag of its own; check that {bag!r} is the column of bag ids"
         inspection.add("warning", text)
     if doubt := alike_ids(ids):
         inspection.add("warning", doubt)
     if look_like_dates(ids):
         inspection.add(
             "warning",
-            f"bag ids such as {label(ids[0])} look like dates read as numbers; what happened on one day is one bag, "
-            "at every place: join the date with the place if that is not meant",
+            f"bag ids such as {label(ids[0])} look like dates read as numbers, so all rows of one day form one "
+            "bag, from all places; if you do not want that, make ids of place and date",
         )
 
 
@@ -366,15 +365,15 @@ def _look_at_double_roles(inspection: Inspection, roles: Roles, names, padded: d
     if roles.groups in names:
         inspection.add(
             "note",
-            f"column {roles.groups!r} is both the group and a feature: held-out groups have values that were not in "
-            "training; leave it out of the features if that is not meant",
+            f"column {roles.groups!r} is both the group and a feature, so held-out groups have values that did not "
+            "occur in training; leave it out of the features if you do not want that",
         )
     for name in names:
         if name in padded:
             inspection.add(
                 "note",
-                f"column {name!r} is a feature, but writes numbers with leading zeros such as {padded[name]}: it looks "
-                "like an id or a code; leave it out, or take it as a category, if that is not meant",
+                f"column {name!r} is a feature, but has numbers with leading zeros such as {padded[name]}, like an "
+                "id or a code; in that case leave it out, or declare it as a category",
             )
 
 

@@ -1,4 +1,4 @@
-"""A store of finished results: each under a key, the hash of all that it depends on, in memory or in a folder."""
+"""A store of finished results, in memory or in a folder. The key of a result is a hash of all its inputs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.model_files.fingerprint import digest
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # of a file with other content
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # for other content
 WAY_OUT = "give another folder to --work (work=), or delete this one"
 
 
 class Store:
     """Results of some work by key: in memory, or as ``cells/KEY.json`` with the files attached to them.
 
-    Files are written atomically, and hold a checksum. Work that is killed at any moment loses only what was being
-    computed, two processes may share a folder, and results of other data or of a changed method are never used, because
-    their keys differ.
+    Files are written atomically and contain a checksum. If the process is killed, only the result being computed is
+    lost. Two processes may share a folder. Results of other data or of a changed method are never used, because their
+    keys differ.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Store:
 
     @classmethod
     def of_work(cls, path: Path | str, work: str, *, library: str, data: dict[str, str], noun: str = "cell") -> Store:
-        """Return the store of some work, or refuse a folder of other work, versions or data, and name the difference.
+        """Open the store of a piece of work; raise an error that names the difference if the folder belongs to another.
 
         Parameters
         ----------
@@ -67,7 +67,7 @@ class Store:
         refuse_unwritable(path)
         names = {file.name for file in path.iterdir()} if path.exists() else set()
         if "work.json" not in names and any(name != "cells" and name[0] != "." for name in names):
-            raise ValueError(f"{path} holds other files, and not those of a {work}; {WAY_OUT}")
+            raise ValueError(f"{path} contains files that do not belong to a {work}; {WAY_OUT}")
         store, record = cls(path, noun=noun), {"work": work, "versions": library, **data}
         stored = store.read_record("work") or record
         for name in {**record, **stored}:
@@ -118,7 +118,7 @@ class Store:
         if self.path is None:
             self._results[key] = result
             return
-        for ending, write in (files or {}).items():  # before the result, which is there only if all of them are
+        for ending, write in (files or {}).items():  # first, so that a stored result always has all its files
             replace_file(self.file(key, ending), write)
         checksums = {ending: self._sum(key, ending) for ending in files or {}}
         write_sealed(self.file(key), {"key": key, "files": checksums, "result": result})
@@ -134,7 +134,7 @@ class Store:
             return None
 
     def write_record(self, name: str, record: dict) -> None:
-        """Write a document about the whole folder; one that is damaged is named in a warning, and replaced."""
+        """Write a document about the whole folder; a damaged one is replaced, with a warning that names it."""
         if self.path is None:
             return
         path = self.path / f"{name}.json"
@@ -154,7 +154,7 @@ class Store:
 
 
 def write_sealed(path: Path, content: dict) -> None:
-    content = json.loads(json.dumps(content))  # as it will be read: a key that is a number becomes text
+    content = json.loads(json.dumps(content))  # JSON turns numeric keys into text; seal the text
     text = json.dumps(content | {"digest": _seal(content)})
     replace_file(path, lambda whole: whole.write_text(text, encoding="utf-8"))
 

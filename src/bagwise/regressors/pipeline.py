@@ -116,11 +116,11 @@ class FittedDisplay(BagScore):
         return self, self
 
     def _error_text(self) -> str | None:
-        """Return the error on left-out bags as a line, where fitting computed one."""
+        """Return a line with the error on left-out bags, or None if fitting computed none."""
         error = getattr(self._ends()[1], "error_", np.nan)
         if not np.isfinite(error):
             return None
-        how = "each bag left out of the last step alone, which chose its settings by it"
+        how = "each bag left out of the last step only; settings were chosen by this error"
         return f"Held-out RMSE {np.sqrt(error):.4g} ({how})"
 
     def _lines(self) -> list[str]:
@@ -217,7 +217,7 @@ class BagRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
         raise NotImplementedError
 
 
-BLOCK_BAGS = 4096  # instances at a time, each a bag of its own: 16 MB of 500 columns
+BLOCK_BAGS = 4096  # bags of one instance that are predicted at a time: 16 MB with 500 columns
 
 
 class AdditiveMixin:
@@ -229,7 +229,7 @@ class AdditiveMixin:
     """
 
     def unlimited(self, bags) -> np.ndarray:
-        """Return the predictions without limits, of which those of means are sums over instances."""
+        """Return the predictions without limits; for mean embeddings they are sums over instances."""
         return self._predict(self._checked(bags))
 
     @property
@@ -238,7 +238,7 @@ class AdditiveMixin:
         return bool(getattr(self.embedding_, "is_mean", False))
 
     def predict_instances(self, bags) -> np.ndarray:
-        """Return h of each instance, the prediction of a bag of it alone; memory does not grow with their number."""
+        """Return h of each instance, the prediction of a bag with this instance alone, block by block."""
         singles = self._checked(bags).singles()
         starts = range(0, len(singles), BLOCK_BAGS)
         return np.concatenate([self.unlimited(singles[start : start + BLOCK_BAGS]) for start in starts])
@@ -264,7 +264,7 @@ class BagPipeline(FittedDisplay, Pipeline):
     Parameters
     ----------
     steps : list of (str, estimator)
-        Stages, of which the first takes `Bags`, and the regressor at the end.
+        The steps. The first takes `Bags`, the last is a regressor.
     transform_input : list of str, optional
         Arguments of ``fit`` that are transformed as the bags are, such as a validation set (scikit-learn's own).
     memory : str or joblib.Memory, optional
@@ -323,7 +323,10 @@ class BagPipeline(FittedDisplay, Pipeline):
         taking = [name for name, step in self.steps if has_fit_parameter(step, "sample_weight")]
         name, last = self.steps[-1]
         if hasattr(last, "predict") and name not in taking:
-            raise ValueError(f"the last step, {type(last).__name__}, takes no sample_weight, so bags cannot be weighed")
+            raise ValueError(
+                f"the last step, {type(last).__name__}, takes no sample_weight. Use a regressor that does, or leave "
+                "sample_weight out"
+            )
         return {f"{name}__sample_weight": weights for name in taking}
 
 
@@ -360,7 +363,7 @@ class PoolPredictions(BagRegressor):
     Parameters
     ----------
     statistic : {"mean", "median"}, default="mean"
-        What a bag is predicted by.
+        How the instance predictions of a bag are combined.
     slack : float, optional
         How far a prediction may lie outside the training targets, as a share of their range; by default anywhere.
 
@@ -388,7 +391,7 @@ class PoolPredictions(BagRegressor):
         return pooled(bags, self.statistic)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """Return the weight of each instance in the prediction: its share in a mean, the middle ones in a median.
+        """Return the weight of each instance in the prediction: its share for a mean, the middle ones for a median.
 
         Instances with equal predictions have equal weights.
         """

@@ -1,4 +1,4 @@
-"""`RidgePath`: ridge regression on rows for every penalty of a grid at once, chosen by leave-one-bag-out.
+"""`RidgePath`: ridge regression for all penalties of a grid, of which leave-one-bag-out chooses one.
 
 The rows are an array, or `RowBlocks`, which are read a block at a time.
 """
@@ -21,10 +21,10 @@ from bagwise.bags.folds import numbered, row_units
 from bagwise.regressors.row_blocks import RowBlocks, row_blocks
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
-SMALLEST_GAP = 1e-10  # below it a leverage is one within rounding, and the left-out residual noise divided by noise
-# With fewer groups, and from so many rows and penalties on, a Gram matrix is decomposed once more without each group.
+SMALLEST_GAP = 1e-10  # below it, 1 - leverage is rounding error, and so is the left-out residual
+# With fewer groups than this, and at least so many rows and penalties, a Gram matrix is decomposed without each group.
 FEW_GROUPS, MANY_ROWS, MANY_PENALTIES = 5, 200, 8
-MOST_RESIDUALS = 2**25  # of blocks, for all penalties: 256 MB; beyond, those of the best are computed once more
+MOST_RESIDUALS = 2**25  # 256 MB for all penalties; beyond it, a second pass computes those of the best
 
 
 class RidgePath(RegressorMixin, BaseEstimator):
@@ -32,23 +32,23 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
     One decomposition Z = U S Vᵀ of the (centred) rows gives every penalty λ: the fit is U diag(s²/(s²+λ)) Uᵀ y, and the
     residual of bag i, had it been left out, is (y_i - ŷ_i) / (1 - h_i), h_i its leverage. With groups, the bags of a
-    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components within rounding are dropped, so a penalty of 1e-16
-    is as stable as one of 1e-1, and a penalty at which some bag is fitted exactly (its left-out residual is then noise
-    divided by noise) is never chosen. Few large groups of a Gram matrix are left out by a decomposition without each,
-    which is quicker and has no such noise.
+    group are left out together: (I - H_GG)⁻¹ (y - ŷ)_G. Components within rounding error are dropped, so a penalty of
+    1e-16 is as stable as one of 1e-1. If a penalty fits some bag exactly, the left-out residual of that bag is
+    undefined, and the penalty is never chosen. For few large groups, a Gram matrix is decomposed without each group
+    instead, which is faster and has no such undefined residuals.
 
     Parameters
     ----------
     penalties : sequence of float, default=10.0 to 1e-14, two per decade
-        The grid of λ; one value fixes it.
+        Values of λ to compare; a single value is used as it is.
     scaling : {"n", "none"}, default="n"
         Whether λ is multiplied by the number of bags n: ``"n"`` minimises (1/n) Σ (y - f)² + λ‖f‖², as Szabó et al.
         (2015) and the notebook of Uriot (2019) do; ``"none"`` is Σ (y - f)² + λ‖f‖², as the paper prints.
     fit_intercept : bool, default=True
-        Whether the mean of y is left unpenalised. The paper has none.
+        Whether to fit an unpenalised intercept. The model in the paper has none.
     rule : {"best", "one-se"}, default="best"
-        Take the penalty with the smallest left-out error; or the heaviest whose error is larger by no more than one
-        standard error of the paired differences, so that a lighter one must improve more than a few bags.
+        "best" takes the penalty with the smallest left-out error. "one-se" takes the largest penalty whose error is at
+        most one standard error of the paired differences larger, so that gains on a few bags do not lower the penalty.
     kernel : {"linear", "precomputed"}, default="linear"
         Whether the columns are features or similarities to the training bags (a Gram matrix, which may be indefinite).
 
@@ -101,8 +101,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
         y : ndarray of shape (n_bags,)
             Targets.
         sample_weight : ndarray of shape (n_bags,), optional
-            Weight of each bag, of which only ratios count; n is the number of bags above zero. With ``scaling="n"`` a
-            weight of 2 is a bag that occurs twice: without groups, copies of a row and target are left out together.
+            Weight of each bag; only ratios count, and n is the number of bags with a weight above zero. Without groups,
+            copies of a row and target are left out together, so with ``scaling="n"`` a weight of 2 is the same as a bag
+            that occurs twice.
         groups : array-like of shape (n_bags,), optional
             Bags with the same label are left out together.
 
@@ -119,7 +120,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
             blocks = self._left_out(path, Z, y, w, groups, penalties[[best]] * scale)
             residuals = np.concatenate([block[:, 0] for _, block in blocks])
         self.residuals_ = residuals
-        if (w == 0).any():  # the fit is the one without these bags
+        if (w == 0).any():  # these bags did not enter the fit, so their residuals are left-out ones
             for block, rows in row_blocks(Z):
                 fitted = y[block] - _linear(rows, self.coef_, self.intercept_)
                 residuals[block] = np.where(w[block] == 0, fitted, residuals[block])
@@ -166,7 +167,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
             yield block, _left_out(path.block(rows, y[block], w[block]), penalties, w[block], labels)
 
     def _judged(self, Z, y, w, groups, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
-        """Return left-out errors for every penalty, the number of the best, and its residuals (None of many blocks)."""
+        """Return left-out errors per penalty, the index of the best, and its residuals (None for many blocks)."""
         penalties, columns = self._check() * self._scale(w), None
         if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
             columns = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups))
@@ -218,7 +219,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         if self.rule == "best":
             return best
         mean, error = left_out.gaps(best)
-        return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # NaN, where a fit interpolates, is not allowed
+        return int(np.argmax(np.where(mean <= error, penalties, 0.0)))  # False for NaN, where a fit interpolates
 
     def _check(self) -> np.ndarray:
         check_options(self, scaling=("n", "none"), rule=("best", "one-se"), kernel=("linear", "precomputed"))
@@ -319,7 +320,7 @@ class LeftOut:
 
     @property
     def errors(self) -> np.ndarray:
-        """The mean squared residual for every penalty; infinite where some fit interpolates."""
+        """The mean squared residual for every penalty; infinite where a fit interpolates a bag."""
         errors = self.squares / self.weight
         return np.where(np.isnan(errors), np.inf, errors)
 
@@ -342,7 +343,7 @@ class _GramPath:
         self.target_mean = float(share @ y)
         centred = K - self.column_mean[None, :] - (K @ share)[:, None] + share @ K @ share
         v, U = np.linalg.eigh(self.root[:, None] * (centred + centred.T) / 2 * self.root[None, :])
-        # Centring leaves the rounding of the uncentred entries behind, the direction of all ones among it.
+        # Centring leaves rounding errors of the size of the uncentred entries, also along the vector of ones.
         size = max(np.abs(v).max(initial=0.0), n * np.abs(K).max(initial=0.0))
         keep = np.abs(v) > size * n * np.finfo(float).eps
         self.U, self.spectrum = U[:, keep], v[keep]
@@ -365,7 +366,7 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
     residual = path.U @ (shrunk * path.projected[:, None]) + outside[:, None]
     unit = np.arange(len(w)) if groups is None else numbered(groups)
     with np.errstate(divide="ignore", invalid="ignore"):
-        if unit.max() == len(unit) - 1:  # each alone
+        if unit.max() == len(unit) - 1:  # each bag is its own group
             gap = (1.0 - np.einsum("ij,ij->i", path.U, path.U))[:, None] + path.U**2 @ shrunk
             if path.ones is not None:
                 gap -= path.ones[:, None] ** 2
@@ -404,7 +405,7 @@ def _groups_left_out(path, residual: np.ndarray, factors: np.ndarray, unit: np.n
     if path.ones is not None:
         V, factors = np.column_stack([V, path.ones]), np.column_stack([factors, np.ones(len(factors))])
     for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
-        # By the number of operations for a penalty. A negative eigenvalue, of an indefinite kernel, has no root.
+        # Take the solver with fewer operations. The one by columns needs square roots, so no negative eigenvalues.
         n, columns = len(rows), V.shape[1]
         few = n**2 * columns + n**3 / 3 <= columns**3 / 3 or (factors < 0).any()
         left_out[rows] = (_solve_rows if few else _solve_columns)(V[rows], factors, residual[rows])

@@ -1,4 +1,4 @@
-"""The verdict on held-out predictions: their error against that of two baselines, and whether intervals hold.
+"""The verdict on held-out predictions: their error compared with two baselines, and the coverage of intervals.
 
 The baselines are the mean of the training targets and a forest of extremely randomised trees on bag means, fitted in
 the same folds. A model is useful if it beats the better of the two by more than chance.
@@ -25,22 +25,22 @@ from bagwise.metrics import METRICS, get_metric
 LEVEL = 0.9  # of the intervals that are drawn
 LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
 MEAN, FOREST = "the mean target", "bag means + forest"
-TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # of the forest, so that it takes seconds
+TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # limits that keep the forest to seconds
 BEYOND_CHANCE = 2.0  # standard errors
-FEW = 30  # bags (groups): below, the figures of the first screen change much with other bags
+FEW = 30  # bags (groups); with fewer, the verdict depends much on which bags were drawn
 SMALL_GAIN = 0.1
 STATUSES = ("good", "fair", "unknown", "poor")
 
 
 def error_of(subject) -> str:
-    """Return the error that the page on a run or a model is about: its metric if that is an error, else "rmse"."""
+    """Return the name of the error for a report: the metric of the run or model if it is an error, else "rmse"."""
     metric = METRICS.get(getattr(subject, "metric", None) or "")
     return metric.name if metric is not None and metric.is_error and not metric.needs_std else "rmse"
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """One prediction per bag by a model that never saw it: arrays with one entry per bag, and a label.
+    """Held-out predictions of one method: arrays with one entry per bag, and a label.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class HeldOut:
     repeat : the repeat of the folds
     in_sample : whether the model was trained on these bags
     unit : the group of each bag (0, 1, ...); None if there are no groups
-    target_name : what the user's table calls the target
-    bounds : lower and upper ends of the model's own intervals, made without the bag; None if it has none
+    target_name : name of the target in the user's table
+    bounds : lower and upper bounds of the model's intervals, made without the bag; None without intervals
     metric : name of the error of the page
-    baselines : held-out predictions of the baselines by name; None if the data was not there to fit them
+    baselines : held-out predictions of the baselines by name; None if they could not be fitted without the data
     folds : the folds of all bags; None if each fold trains on all bags that it does not hold out
     """
 
@@ -92,10 +92,9 @@ class HeldOut:
         """Return half the width of the central interval of each bag; infinite where there are too few bags.
 
         With standard deviations, the widths are those of the normal distribution. Otherwise they are cross-conformal:
-        with R the absolute residuals of the n bags of the other folds (of the other bags or groups, where there is one
-        fold only), the ceil((n + 1) level)-th smallest of R; for grouped bags the `conformal_quantile` in which each
-        group counts the same. If bags (groups) are exchangeable, that covers a new one with about the probability
-        ``level``.
+        the ceil((n + 1) level)-th smallest of the absolute residuals of the n bags in the other folds (with a single
+        fold, of the other bags or groups). For grouped bags it is the `conformal_quantile`, in which each group has the
+        same weight. If bags (groups) are exchangeable, a new bag is covered with probability about ``level``.
         """
         if self.std is not None:
             return norm.ppf((1 + level) / 2) * self.std
@@ -109,7 +108,7 @@ class HeldOut:
         return np.array([_quantile(errors[mask], unit[mask], level) for mask in masks])[fold]
 
     def ends(self) -> np.ndarray:
-        """Return both ends of the intervals of `LEVEL`: the model's own if it has some, else around the predictions."""
+        """Return the bounds of intervals at `LEVEL`: those of the model, or `half_widths` around predictions."""
         if self.bounds is not None:
             return self.bounds
         half = self.half_widths()
@@ -145,13 +144,13 @@ class HeldOut:
 
 
 def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, fold=None, std=None) -> HeldOut:
-    """Return the held-out predictions of a fitted model; those of its training bags, marked so, if it has no others.
+    """Return the held-out predictions of a fitted model, or in-sample ones (``in_sample=True``) if it has none.
 
     Parameters
     ----------
     held_out, fold, std : arrays, optional
         Predictions by models without the bag, the fold of each bag, and standard deviations. Default: ``held_out_`` and
-        ``fold_`` of the model, or those that the residuals of intervals are of.
+        ``fold_`` of the model, or those behind the residuals of `Intervals`.
     """
     source, inner = model, unwrapped(model)
     if held_out is None:
@@ -160,7 +159,7 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
     if held_out is None and hasattr(model, "residuals_"):
         held_out = np.full(len(y), np.nan)
         held_out[model.calibration_] = y[model.calibration_] - model.residuals_
-    if fold is None:  # intervals by a split have folds of some bags only: then one fold for all
+    if fold is None:  # split intervals have folds for some bags only; then use one fold for all bags
         fold = getattr(source, "fold_", None)
         fold = fold if np.shape(fold) == y.shape else np.zeros(len(y), dtype=int)
     in_sample, fold = held_out is None, np.asarray(fold)
@@ -229,7 +228,7 @@ def _bag_means(bags: Bags) -> np.ndarray:
 
 
 def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
-    """Return the conformal quantile of the errors of some bags; infinite where they are of too few units.
+    """Return the conformal quantile of the errors of some bags; infinite if they have too few units (bags or groups).
 
     Examples
     --------
@@ -259,7 +258,7 @@ def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Worth:
-    """The error of held-out predictions beside those of the baselines, with what chance explains.
+    """The error of held-out predictions compared with those of the baselines, and whether chance explains the gap.
 
     Attributes
     ----------
@@ -298,7 +297,7 @@ class Worth:
 
     @property
     def gain(self) -> float:
-        """The share of the error of the better baseline that is saved."""
+        """By what share the error is lower than that of the better baseline."""
         error = self.baseline_errors[self.rival]
         return 1.0 - self.error / error if error > 0 else 0.0
 
@@ -313,7 +312,7 @@ class Worth:
 
     @property
     def calibrated(self) -> bool:
-        """Whether the intervals hold as many targets as they should, within chance, or more."""
+        """Whether the intervals cover at least as many targets as they should, within chance."""
         return self.covered is None or self.covered >= self.expected[0]
 
 
@@ -368,7 +367,7 @@ def _mean_of_others(values: np.ndarray, part: np.ndarray) -> np.ndarray:
 
 
 def judgement(comparison: Worth | None) -> dict:
-    """Return the verdict: a status, a badge of a few words, and the sentences that it rests on."""
+    """Return the verdict: a status, a badge of a few words, and the sentences that explain it."""
     if comparison is None:
         return {"status": "unknown", "badge": "Not judged", "sentences": []}
     label = get_metric(comparison.metric).label
