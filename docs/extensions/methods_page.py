@@ -10,8 +10,9 @@ Three are recommended; the others are listed by the question that they answer.
 
 {contents}
 
-In the costs, N is the number of instances, B of bags and d of features.
-What happens to values outside the range of training: [pitfalls](pitfalls.md#outside-the-range-of-training).
+In the costs, N is the number of instances, B of bags, L of instances per bag and d of features;
+D is the number of folds.
+[Pitfalls](pitfalls.md#outside-the-range-of-training) explains what happens to values outside the training range.
 """
 GIVES = {
     "std": "standard deviations (`predict(bags, return_std=True)`)",

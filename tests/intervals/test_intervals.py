@@ -279,7 +279,7 @@ class TestTooFewBags:
         assert np.isfinite(Intervals(level=0.8).fit(grouped, Y).predict_interval(NEW)).all()
 
     def test_a_split_says_that_others_use_every_bag(self):
-        with pytest.warns(UserWarning, match="there are 15; .*or for kind='cv\\+', which calibrates with all"):
+        with pytest.warns(UserWarning, match="there are 15; .*or kind='cv\\+', which calibrates with all"):
             Intervals(kind="split", level=0.95).fit(BAGS[:30], Y[:30])
 
     @pytest.mark.parametrize("kind, fewest", [("cv+", 3), ("jackknife+", 3), ("split", 6)])

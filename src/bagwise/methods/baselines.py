@@ -114,15 +114,15 @@ register(
     ),
     Card(
         name="additive",
-        idea="Predict a bag by the mean (or sum) of a network's values, trained on a blend of bag and instance losses.",
+        idea="Fit a network whose mean (or sum) over instances predicts the bag, by a blend of bag and instance loss.",
         question=VALUES,
         assumes="the target is an aggregate of one value per instance",
         cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
-        cost="20 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
+        cost="20 networks on N instances, O(N d h) per pass with h = 64, at most 200 passes",
         presets={
             "default": additive,
             "sum": variant(
-                "The target is their sum, each value times the weight of its instance if it has one.",
+                "Predict by the sum of the values, each times the weight of its instance if there are weights.",
                 additive,
                 aggregate="sum",
             ),
@@ -152,7 +152,9 @@ register(
         cost="O(N P), P = 500 prototypes",
         presets={
             "default": miles,
-            "sparse": variant("The lasso in place of ridge: few prototypes keep a weight.", miles, head=LassoPath),
+            "sparse": variant(
+                "Fit the lasso instead of ridge, so that few prototypes have a weight.", miles, head=LassoPath
+            ),
         },
         search_space={"head__embedding__prototypes": [200, 500, 1000], "head__embedding__pool": ["max", "mean"]},
     ),

@@ -54,15 +54,15 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
 
 
 def aggregate_gp(features=FourierFeatures, n_features: int = 256, *, random_state=0, n_jobs=None) -> AggregateGP:
-    """Fit 256 random Fourier features; kernel and bandwidth by the evidence. Sums, so it also fits out of core."""
+    """Fit 256 random Fourier features; kernel and bandwidth by the evidence. It also fits out of core."""
     phi = features(n_features, linear=False, random_state=random_state)
     return AggregateGP(phi, random_state=random_state, n_jobs=n_jobs)
 
 
 PRIORS = {
     "kernel": "Prior of an embedding: the kernel at the landmarks.",
-    "nonstationary": "Prior: the kernel smoothed by a normal density as wide as the instances; shrinkageC there.",
-    "between": "Prior: the covariance between the bags seen, and a little of the kernel; ours.",
+    "nonstationary": "Prior: the kernel smoothed by a normal density as wide as the instances (shrinkageC).",
+    "between": "Prior: the covariance between training bags plus a small multiple of the kernel (not in the source).",
 }
 
 
@@ -77,14 +77,14 @@ register(
         name="blr",
         idea="Average the similarity of a bag's instances to landmarks, and fit Bayesian linear regression.",
         question=SIZES,
-        assumes="the target is a smooth function of the distribution of the bag, all bags being equally well seen",
+        assumes="the target is a smooth function of the distribution of the bag, and bags are large enough to show it",
         cites=LAW,
         cost="O(N s) for s landmarks, times bandwidths tried",
         presets={
             "default": blr,
             "rows": variant(
-                "Landmarks from distinct rows, however large their bags: sums over instances, so it fits out of core "
-                "and on a cluster too (``bagwise.fit_scan``).",
+                "Draw landmarks from distinct rows, whatever the size of their bag. The fit needs only sums over "
+                "instances, so it also runs out of core and on a cluster (``bagwise.fit_scan``).",
                 blr,
                 "rows",
             ),
@@ -105,7 +105,7 @@ register(
     ),
     Card(
         name="bdr",
-        idea="The model of shrinkage, averaged over the posterior of its weights by Hamiltonian Monte Carlo.",
+        idea="Average the model of shrinkage over the posterior of its weights, by Hamiltonian Monte Carlo.",
         question=SIZES,
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
@@ -127,15 +127,15 @@ register(
     ),
     Card(
         name="aggregate-gp",
-        idea="Learn a value of every instance, a Gaussian process, from the means, sums, counts or rates of bags.",
+        idea="Fit a Gaussian process for the value of an instance, from means, sums, counts or rates of bags.",
         question=VALUES,
         assumes="the target is the mean or sum of a smooth function of the instances",
         cites="Law, Sejdinovic, Cameron, Lucas, Flaxman, Battle, Fukumizu (2018)",
-        cost="O(N m + B m²), m = 256 features, times kernels and bandwidths tried; counts some ten times that",
+        cost="O(N m + B m²), m = 256 features, times kernels and bandwidths tried; about ten times that for counts",
         presets={
             "default": aggregate_gp,
             "landmarks": variant(
-                "Similarities to 256 landmarks: the exact process where no more than so many instances are distinct.",
+                "Use similarities to 256 landmarks; the process is exact if at most 256 instances are distinct.",
                 aggregate_gp,
                 NystroemFeatures,
             ),

@@ -23,7 +23,7 @@ MEAN = "Is the mean of the bag enough?"
 SHAPE = "Does the shape of the bag matter: its spread, tails or modes?"
 VALUES = "What is the value of each instance?"
 FEW = "Do one or a few instances of a bag decide?"
-SIZES = "Do bags differ in size, and with it in how well they are seen?"
+SIZES = "Do bags differ in size, so that small ones are less certain?"
 QUESTIONS = (RECOMMENDED, MEAN, SHAPE, VALUES, FEW, SIZES)
 
 
@@ -237,7 +237,7 @@ class NamedMethod:
 
 
 def auto(*, random_state=0, n_jobs=None, **options):
-    """Cross-validate a dozen methods on the same folds of bags, and blend those that lower the held-out error."""
+    """Cross-validate about ten methods on the same folds of bags, and blend those that lower the held-out error."""
     from bagwise.auto import AutoRegressor  # its members are methods of the catalogue, so it is imported late
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs, **options)
@@ -246,7 +246,7 @@ def auto(*, random_state=0, n_jobs=None, **options):
 register(
     Card(
         name="auto",
-        idea="Try a diverse set of methods on the same folds of bags, and blend those that lower the held-out error.",
+        idea="Try different methods on the same folds of bags, and blend those that lower the held-out error.",
         question=RECOMMENDED,
         assumes="nothing: held-out bags decide which assumption fits",
         cites="Wolpert (1992); Breiman (1996), Stacked regressions",

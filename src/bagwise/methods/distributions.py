@@ -82,7 +82,7 @@ def ensemble(*, random_state=0, n_jobs=None) -> MeanRegressor:
 
 
 def phase(*, random_state=0, n_jobs=None) -> EmbeddingRidge:
-    """Fit ridge on the phases, at frequencies from low to the median rule."""
+    """Fit ridge on the phases, at frequencies up to that of the median heuristic."""
     return EmbeddingRidge(PhaseMean(random_state=random_state), RidgePath(), grid={"bandwidth": [1.0, 2.0, 4.0, 8.0]})
 
 
@@ -109,12 +109,12 @@ def sliced(*, directions=200, quantiles=20, distance="l2", slack=SLACK, random_s
 register(
     Card(
         name="input-kme",
-        idea="Embed the distribution of a bag's instances with a kernel, compare embeddings with a second, and fit "
-        "ridge regression, everything chosen by leave-one-bag-out.",
+        idea="Embed the distribution of a bag's instances with a kernel, compare embeddings by a second kernel, and "
+        "fit ridge regression; leave-one-bag-out chooses kernels and penalty.",
         question=RECOMMENDED,
         assumes="the target depends on how the instances are distributed, smoothly",
         cites="Szabó, Gretton, Póczos, Sriperumbudur (2015)",
-        cost="O(N m) a setting, m up to 500 landmarks; nothing is N x N",
+        cost="O(N m) per setting, with up to m = 500 landmarks",
         presets={
             "default": input_kme,
             "linear": linear_kme,

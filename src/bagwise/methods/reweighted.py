@@ -62,12 +62,12 @@ def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
 
 
 def attention(*, random_state=0, n_jobs=None, **options) -> AttentionRegressor:
-    """Set attention that looks at the bag twice; five networks, those that learned something averaged."""
+    """Fit set attention with two looks at the bag; average five networks, except those that learned nothing."""
     return AttentionRegressor(**options, random_state=random_state, n_jobs=n_jobs)
 
 
 def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
-    """Weight the loss and the embedding of instance-kme by cross-fitted attention, as strongly as left-out bags say."""
+    """Weight the loss and the embedding of instance-kme by cross-fitted attention; left-out bags choose how much."""
     # No offset: the mean that it adds would have to be weighted, too.
     head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
     learner = default_network(random_state=random_state)
@@ -78,7 +78,7 @@ def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighte
 register(
     Card(
         name="cluster",
-        idea="Cluster all instances; a bag has one exemplar per cluster; regress on those of the most telling cluster.",
+        idea="Cluster all instances, take one exemplar per bag and cluster, and regress on those of the best cluster.",
         question=FEW,
         assumes="one kind of instance determines the target",
         cites="Wagstaff, Lane, Roper (2008)",
@@ -101,11 +101,11 @@ register(
     ),
     Card(
         name="salience",
-        idea="Learn in turn the weights of each bag's instances, on the simplex, and a ridge on the weighted mean.",
+        idea="Learn instance weights for each bag and a ridge on the weighted mean, alternately.",
         question=FEW,
         assumes="the target is linear in some weighted combination of the instances",
         cites="Wagstaff, Lane (2007); Pappas, Popescu-Belis (2014)",
-        cost="O(N d + B d²) a round",
+        cost="O(N d + B d²) per round",
         presets={
             "default": salience,
             "uniform": variant("Instances of new bags weigh the same, as in the source.", salience, "uniform"),
@@ -115,20 +115,20 @@ register(
     ),
     Card(
         name="prime",
-        idea="Choose of every bag the instance that is best predicted, refit on those, and repeat.",
+        idea="Choose the best predicted instance of each bag, refit on these instances, and repeat.",
         question=FEW,
         assumes="one instance of every bag determines the target, linearly",
         cites="Ray and Page (2001)",
         cost="about 100 linear fits on B instances",
         presets={
             "default": variant(
-                "prime-MIR as in the source: a plane, from ten random ones and from instance-MIR; the median for new "
-                "bags.",
+                "Fit prime-MIR as in the source: a linear function with ten random starts and one from instance-MIR. "
+                "New bags are predicted by the median.",
                 reweighted,
                 Primary(),
             ),
             "network": variant(
-                "prime-MIR with a network for the plane, and two random starts.",
+                "Fit prime-MIR with a network instead of the linear function, and two random starts.",
                 reweighted,
                 Primary(restarts=2),
                 network=True,
@@ -140,15 +140,15 @@ register(
     ),
     Card(
         name="pruning",
-        idea="Fit all instances, drop from every bag those predicted farthest from its median, and repeat.",
+        idea="Fit all instances, drop those predicted farthest from the median of their bag, and repeat.",
         question=FEW,
         assumes="most instances of a bag predict the target; the others are outliers",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="about 10 small networks on N instances",
         presets={
             "default": variant(
-                "pruning-MIR: the outermost twentieth of each bag goes in every round, as long as the bag medians gain "
-                "by it.",
+                "Fit pruning-MIR: each round drops the outermost twentieth of each bag, while this lowers the error "
+                "of the bag medians.",
                 reweighted,
                 Pruning(),
                 network=True,
@@ -160,9 +160,9 @@ register(
     ),
     Card(
         name="em",
-        idea="Fit a mixture in which one instance of every bag makes the target, weighing instances by responsibility.",
+        idea="Fit a mixture in which one instance per bag determines the target; its probabilities weight instances.",
         question=FEW,
-        assumes="a latent primary instance, likelier for some features than for others",
+        assumes="one latent instance determines the target, and features say which instance is likely",
         cites="Wang, Lan, Vucetic (2012)",
         cost="about 15 small networks on N instances",
         presets={
@@ -194,7 +194,7 @@ register(
     ),
     Card(
         name="bmir",
-        idea="Draw the primary instance of every bag and the plane by Gibbs; a forest learns to tell it in new bags.",
+        idea="Draw the primary instance of each bag and a linear function by Gibbs; a forest finds it in new bags.",
         question=FEW,
         assumes="one instance of every bag determines the target, linearly, and its features identify it",
         cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
@@ -202,7 +202,7 @@ register(
         presets={
             "default": bmir,
             "paper": variant(
-                "The most likely instance of a new bag predicts alone, and 20,000 sweeps are made, as in the source.",
+                "Predict by the most likely instance alone, after 20,000 sweeps, as in the source.",
                 bmir,
                 draws=10_000,
                 burn_in=10_000,
@@ -215,14 +215,14 @@ register(
     ),
     Card(
         name="attention",
-        idea="A network weights the instances of a bag, several times, sums them, and predicts from the sums.",
+        idea="Fit a network that weights the instances of a bag several times and predicts from the weighted sums.",
         question=FEW,
         assumes="some instances matter more than others, and their features tell which",
         cites="Uriot (2019a); Vinyals, Bengio, Kudlur (2016); Ilse, Tomczak, Welling (2018)",
-        cost="5 networks on N instances, a pass being O(N d h), h = 64; at most 200 passes",
+        cost="5 networks on N instances, O(N d h) per pass with h = 64, at most 200 passes",
         presets={
             "default": attention,
-            "gated": variant("Gated attention, which looks once.", attention, pooling="gated"),
+            "gated": variant("Fit gated attention, with one look at the bag.", attention, pooling="gated"),
             "moments": variant(
                 "Set attention, and mean, variance and skewness of every feature in the bag for the head.",
                 attention,
@@ -235,7 +235,7 @@ register(
     ),
     Card(
         name="instance-kme-attention",
-        idea="instance-kme, with the instances of a bag weighed by an attention network that never saw its target.",
+        idea="Fit instance-kme with instance weights from attention networks that were not trained on the bag.",
         question=FEW,
         assumes="instances predict the target, and some are more reliable than others",
         cites="Uriot (2019), future work",
