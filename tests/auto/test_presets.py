@@ -1,5 +1,7 @@
 """Presets, options by name, the race, the metric, the leaderboard."""
 
+import threading
+from concurrent.futures import BrokenExecutor
 from threading import Event, Thread
 
 import numpy as np
@@ -330,6 +332,23 @@ def test_compiling_is_not_taken_for_a_long_fit(monkeypatch):
     monkeypatch.setitem(cross_validation.spent, "compiling", 5.0)
     monkeypatch.setattr(cross_validation.time, "perf_counter", lambda: next(now))
     assert cv.probe(Member("compiled", lambda seed: Compiled(0)), np.arange(0, 100, 5)) == 0.5
+
+
+def test_workers_stopped_while_they_start_print_no_traceback(monkeypatch):
+    """Ctrl-C stops them as well; only the message of the command line remains."""
+    bags, y = problem()
+    cv = CrossValidation(bags, y, [Folds(np.arange(60) % 5)], n_jobs=2, budget=TimeBudget(1000.0))
+    failures, called = [], Event()
+
+    def stopped(calls):
+        called.set()
+        raise BrokenExecutor
+
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    monkeypatch.setattr(cross_validation, "Parallel", lambda n_jobs: stopped)
+    cv.start_workers()
+    cv.starting[0].join(60)
+    assert called.is_set() and not failures
 
 
 def test_until_workers_have_started_this_process_works():

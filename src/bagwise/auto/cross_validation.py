@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Thread
@@ -234,7 +235,7 @@ class CrossValidation:
         if self.budget.seconds is None or not starts_processes():
             start()  # of a cluster another thread would not know
             return
-        self.starting.append(Thread(target=start, daemon=True))
+        self.starting.append(Thread(target=_quietly, args=(start,), daemon=True))
         self.starting[0].start()
 
     @property
@@ -427,6 +428,12 @@ def _refuse_weights(model) -> None:
     """Raise an error if the model takes no bag weights; a vote passes them on, though its signature lacks them."""
     if not isinstance(model, VotingRegressor) and not has_fit_parameter(model, "sample_weight"):
         raise ValueError("takes no sample_weight")
+
+
+def _quietly(start: Callable[[], object]) -> None:
+    """Call ``start`` and drop its exception: workers stopped by Ctrl-C need no traceback, and fits start new ones."""
+    with suppress(Exception):
+        start()
 
 
 def _ready(number: int) -> int:
