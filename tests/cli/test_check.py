@@ -25,6 +25,12 @@ def frame():
     return pd.DataFrame({"site": site, "red": rng.normal(size=25), "nir": rng.normal(size=25), "aod": y})
 
 
+def test_a_table_without_rows(frame, tmp_path):
+    frame[:0].to_csv(tmp_path / "t.csv", index=False)
+    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
+    assert result.exit_code == 1 and "the table has no rows" in result.stdout
+
+
 def test_the_command(frame, tmp_path):
     frame.assign(day=20190401 + np.arange(25)).to_csv(tmp_path / "t.csv", index=False)
     result = done("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")

@@ -142,6 +142,12 @@ def is_auto(columns) -> bool:
 # Choosing columns -----------------------------------------------------------------------------------------------------
 
 
+def refuse_no_rows(table) -> None:
+    """Refuse a table without rows, whose columns have no type either."""
+    if table.n_rows == 0:
+        raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
+
+
 def choose_features(table, roles: Roles) -> list:
     """Return the feature columns: those asked for, or each numeric one that has no other role."""
     ignore, keep = as_list(roles.ignore), as_list(roles.keep)

@@ -28,6 +28,7 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     read_targets,
+    refuse_no_rows,
     refuse_not_numeric,
     refuse_unknown,
     split_covariates,
@@ -268,8 +269,7 @@ def refuse_constant_target(y) -> None:
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """Build bags, targets and further labels of the bags from the columns of a table by their roles."""
     one_of(missing, ("refuse", "drop-instances", "impute", "keep"), "missing")
-    if table.n_rows == 0:
-        raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
+    refuse_no_rows(table)
     join_notes: list = []
     notes: list = []
     categories: dict = {}

@@ -23,6 +23,7 @@ from bagwise.io.columns import (
     first_rows,
     look_like_dates,
     one_target,
+    refuse_no_rows,
     suspects,
 )
 from bagwise.io.encodings import encode
@@ -231,7 +232,8 @@ def _columns(source, bag, target, options) -> tuple[FrameColumns, Roles]:
 
 def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:
     notes: list = []
-    if table.n_rows and roles.targets is not None:
+    refuse_no_rows(table)
+    if roles.targets is not None:
         table, roles, notes = join(table, roles)
     encoded = [*roles.category_list, *as_list(roles.dates)]
     table, roles, categories, encoding_notes = encode(table, roles)
@@ -241,8 +243,6 @@ def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padd
     inspection.bag_features = roles.covariate_list
     names = [name for name in names if name not in inspection.bag_features]
     inspection.rows = table.n_rows
-    if table.n_rows == 0:
-        return
     codes, ids = find_bags(table, roles.bag)
     complete = np.ones(len(codes), dtype=bool)
     for name in names if missing == "drop-instances" else []:
