@@ -83,6 +83,7 @@ def test_a_table_that_is_gone_has_changed_or_moved(evaluated, folder, monkeypatc
         result, said = typed("report", folder / "run")
         found = Report(folder / "run" / "report.html")
         assert result.exit_code == 0 and found.explorer is None
+        assert "Without bag explorer: there is no file" in said and "--data TABLE" in said
         assert "there is no file" in found.text and "--data TABLE" in found.text
         assert found.words("methods", "method") == ["aggregated"]
         assert typed("report", folder / "run", "--data", folder / "moved.csv")[0].exit_code == 0

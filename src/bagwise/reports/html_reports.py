@@ -257,6 +257,8 @@ def write_report(
     predictions = ((row["method"], findings.held_out(results, row["method"])) for row in ranked)
     held = {method: held_out for method, held_out in predictions if held_out is not None}
     bags, y, why_not = find_data(results, data, bags, y)
+    if explore and why_not:
+        tell(f"Without bag explorer: {why_not}")
     why_not = why_not if explore else ""
     if held and bags is not None:
         first = next(iter(held))
