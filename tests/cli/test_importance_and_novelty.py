@@ -38,7 +38,7 @@ def test_the_table_is_that_of_the_library(folder, tmp_path):
     done("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out)
     assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}
     shown = run("importance", model, folder / "old.csv", "--repeats", 1)
-    assert shown.stdout.startswith("RMSE ") and "on bags by models that never saw them" in shown.stdout
+    assert shown.stdout.startswith("RMSE ") and "(mean over folds) on bags by models that" in shown.stdout
 
 
 def test_predict_tells_which_bags_are_like_training(folder, tmp_path):

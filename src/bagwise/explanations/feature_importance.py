@@ -88,9 +88,8 @@ class Importance(Table):
         """Return a line per important name: how much worse the metric gets, and whether mean and spread matter."""
         how = "bags by models that never saw them"
         how = how if self.held_out else "the bags given, which must be new to the model"
-        first = (
-            f"{get_metric(self.metric).label} {self.baseline:.4g} on {how}; exchanged between bags, it gets worse by"
-        )
+        error = f"{get_metric(self.metric).label} {self.baseline:.4g} (mean over folds)"
+        first = f"{error} on {how}; exchanged between bags, it gets worse by"
         lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
         more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
         return Text("\n".join([first, *lines, *more]))
