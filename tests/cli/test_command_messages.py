@@ -69,6 +69,7 @@ MISTYPED = [
     (("fit", "old.csv", "site", "aod"), "There is no file 'site'. Columns are named by options: --bag site"),
     (("fit", "aggregated", "old.csv"), "'aggregated' is a method, and a table is expected. Write --method aggregated"),
     (("predict", "new.csv", "model.bagwise"), "new.csv is a table, and a model is expected"),
+    ((*PREDICT, "--quantile", 10), "10 per cent is --quantile 0.1"),
     ((*EVALUATE, "--methods", "aggregated,agregated"), "did you mean 'aggregated'"),
     ((*EVALUATE, "--selection", "best"), "'best' is not one of 'nested', 'paper'"),
     (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'"),

@@ -137,6 +137,7 @@ def test_progress_counts_cells_and_knows_the_best():
         (["aggregated:best"], {}, "aggregated has no preset 'best'"),
         (["aggregated", "aggregated"], {}, "two methods are called 'aggregated'"),
         ([("mean", TrainMean)], {}, "a method is a name"),
+        ([TrainMean()], {}, r"a method is a name.*; write \('a label', TrainMean\(...\)\)"),
         (["aggregated"], {"selection": "best"}, "selection must be 'nested' or 'paper', not 'best'"),
         (["aggregated"], {"metric": "mse"}, "there is no metric 'mse'"),
     ],

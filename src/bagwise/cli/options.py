@@ -51,6 +51,15 @@ def as_level(level: float | None) -> float | None:
     return level
 
 
+def check_quantiles(quantiles: list[float] | None) -> list[float] | None:
+    """Refuse a quantile that is not a probability, and suggest the one that a percentage means."""
+    for quantile in quantiles or ():
+        if not 0 < quantile < 1:
+            hint = f" {quantile:g} per cent is --quantile {quantile / 100:g}." if 1 <= quantile < 100 else ""
+            raise typer.BadParameter(f"{quantile:g} is not a probability between 0 and 1.{hint}")
+    return quantiles
+
+
 def check_jobs(number: int | None) -> int | None:
     """Refuse 0 cores."""
     if number == 0:

@@ -45,7 +45,10 @@ def predict(
     ] = False,
     quantile: Annotated[
         list[float] | None,
-        typer.Option(help="Add a column with this quantile of the predictive distribution. Example: --quantile 0.1"),
+        typer.Option(
+            callback=o.check_quantiles,
+            help="Add a column with this quantile of the predictive distribution. Example: --quantile 0.1",
+        ),
     ] = None,
     spreadsheet_safe: Annotated[
         bool, typer.Option("--spreadsheet-safe", help="In csv, put an apostrophe before ids such as =1+1.")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,9 @@ def on_device(entry: Entry, device: str | None) -> Entry:
 def _entry(item, tune: bool) -> Entry:
     if not isinstance(item, str):
         if not _is_pair(item):
-            raise TypeError(f"a method is a name, (label, estimator) or (label, estimator, search space), not {item!r}")
+            hint = f"; write ('a label', {type(item).__name__}(...))" if hasattr(item, "fit") else ""
+            kinds = "a name, (label, estimator) or (label, estimator, search space)"
+            raise TypeError(f"a method is {kinds}, not {shorten(repr(item), 80)}{hint}")
         label, estimator, *space = item
         return Entry.of((label, estimator), settings=as_settings(space[0] if space else {}))
     card, preset = find(item)
