@@ -115,17 +115,17 @@ def fit(model, data: TrainingData):
         steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
         model = BagPipeline([("imputation", Imputation()), *steps])
     since = data.passes.count
-    fitted = _fit_steps(model, data) if is_streamed(model) else _fit_sample(model, data)
+    if is_streamed(model):
+        fitted = _fit_steps(model, data) if isinstance(model, Pipeline) else fit_head(model, data)
+        data.remember_profile(fitted)
+    else:
+        fitted = _fit_sample(model, data)
     data.passes.forget(since)
     return fitted
 
 
-def _fit_steps(model, data: TrainingData):
-    """Fit the steps of a pipeline one after another, or a head alone."""
-    if not isinstance(model, Pipeline):
-        model = fit_head(model, data)
-        data.remember_profile(model)
-        return model
+def _fit_steps(model: Pipeline, data: TrainingData) -> Pipeline:
+    """Fit the steps of a pipeline one after another."""
     current, fitted, steps = data, [], [step for _, step in model.steps]
     while len(steps) > 1 and not isinstance(steps[0], Embedding):
         stage, current = fit_stage(steps.pop(0), current)
@@ -138,7 +138,6 @@ def _fit_steps(model, data: TrainingData):
     names = [name for name, _ in model.steps]
     model = clone(model)
     model.steps = list(zip(names, fitted, strict=True))
-    data.remember_profile(model)
     return model
 
 

@@ -188,7 +188,7 @@ class TrainingData:
 
     def rows(self, name: str, transform: Callable[[Bags], np.ndarray]) -> list[Arrays]:
         """Map a function of `Bags` that returns a row per bag, as the array "rows"."""
-        return self.each(name, _transform, transform)
+        return self.passes.each(name, _transform, [(part,) for part in self.parts], transform)
 
     def row_per_bag(self, name: str, transform: Callable[[Bags], np.ndarray]) -> np.ndarray:
         """Return the rows of all bags in memory."""
