@@ -135,7 +135,7 @@ def test_an_error_without_words_is_told_by_its_name(tmp_path, monkeypatch):
 
 
 def test_a_progress_bar_takes_the_bags_in_parts(monkeypatch):
-    monkeypatch.setattr("bagwise.cli.console.PART", 40)
+    monkeypatch.setattr("bagwise.cli.console.INSTANCES_PER_STEP", 40)
     monkeypatch.setattr(Messages, "is_live", True)
     bags, _ = sample(30)
     parts = list(Messages("predict", quiet=False).parts(bags, "explaining"))
