@@ -173,13 +173,14 @@ def test_bags_with_everything_can_be_scanned(rows):
     assert_allclose(predict_scan(model, source).values, expected, rtol=1e-9)
 
 
-def test_the_default_blend_of_learners(table):
+@pytest.mark.parametrize("name", ["instance-kme", pytest.param("instance-kme:additive", marks=pytest.mark.slow)])
+def test_blends_of_learners(name, table):
     """Only the networks differ: they are trained on rows that stream."""
     bags, y = bw.load(table, bag="bag", target="y", ignore=["site"])
     settings = {"instances__network__regressor__epochs": (1, 2)}
-    ordinary = method("instance-kme").set_params(**settings).fit(bags, y)
+    ordinary = method(name).set_params(**settings).fit(bags, y)
     source = bw.scan(table, bag="bag", target="y", ignore=["site"], chunk_rows=400)
-    model = fit_scan(source, method("instance-kme").set_params(**settings))
+    model = fit_scan(source, method(name).set_params(**settings))
     assert model["instances"].learners_.keys() == ordinary["instances"].learners_.keys()
     assert_allclose(model["head"].error_, ordinary["head"].error_, rtol=0.2)
     readings = ordinary["head"].readings_
