@@ -8,6 +8,7 @@ import pytest
 import bagwise as bw
 from bagwise.explanations.subset_predictions import ADDITIVE
 from bagwise.io.conditions import as_where
+from bagwise.regressors.target_limits import without_limits
 
 
 def districts(n=60, *, seed=0, columns=2):
@@ -37,8 +38,8 @@ def test_linear_truth_is_found_in_the_part():
 
 
 def naive(model, bags, mask):
-    """The prediction of every instance alone, averaged over the part by weights."""
-    values, shares = [], bags.shares()
+    """Return the predictions of single instances without limits, averaged over the part by weights."""
+    model, values, shares = without_limits(model), [], bags.shares()
     for i in range(len(bags)):
         rows = [row for row in range(bags.offsets[i], bags.offsets[i + 1]) if mask[row]]
         alone = [model.predict(one_instance(bags, i, row))[0] for row in rows]
