@@ -323,10 +323,12 @@ def forward(vector, plan, pooling, n_read, looks, rows, moments, share, starts):
     outputs = dense(vector, plan, len(plan) - 1, head[-1], False)[:, 0].copy()
     predictions = outputs
     if pooling == MEAN:
-        predictions = np.zeros(n_bags, rows.dtype)
+        predictions = np.empty(n_bags, rows.dtype)
         for i in range(n_bags):
+            total = ZERO  # not in the array: the order of the sum would depend on where the arrays lie in memory
             for l in range(starts[i], starts[i + 1]):
-                predictions[i] += share[l] * outputs[l]
+                total += share[l] * outputs[l]
+            predictions[i] = total
         attention[0] = outputs
     return predictions, read, gates, cells, curves, states, attention, head
 
