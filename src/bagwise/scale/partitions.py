@@ -230,10 +230,7 @@ def _mixed(values: np.ndarray) -> np.ndarray:
 
 
 def _partition(run: Run, start: int, layout: Layout, spread: np.ndarray | None, n: int) -> dict:
-    """Make the bags of a run; sort the rows of bags that lie in several runs into a batch per partition.
-
-    ``spread`` has the hashes of the latter; None stands for all bags.
-    """
+    """Make the bags of a run; sort the rows of bags in ``spread`` (None: all bags) into a batch per partition."""
     import pyarrow as pa
 
     table = run.table()
