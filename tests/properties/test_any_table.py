@@ -99,7 +99,7 @@ def test_a_look_at_a_table_agrees_with_loading_it(effort):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet", "feather"])
 @effort
-@pytest.mark.filterwarnings("ignore:.*(looks like a fill value|differ only by blanks)")
+@pytest.mark.filterwarnings("ignore:.*(looks like a fill value|differ only by blanks|have the same features as)")
 def test_files_give_what_the_frame_gives(effort, ending, tmp_path):
     path = tmp_path / f"table.{ending}"
     write = {"csv": lambda f: f.to_csv(path, index=False), "parquet": lambda f: f.to_parquet(path)}
