@@ -159,8 +159,11 @@ def read_arrow(path: Path):
             is_stream = file.read(4) not in (b"ARRO", b"FEA1")
         if is_stream:
             with pyarrow.OSFile(str(path)) as source:
-                return pyarrow.ipc.open_stream(source).read_all()
-        return feather.read_table(path, memory_map=False)
+                table = pyarrow.ipc.open_stream(source).read_all()
+        else:
+            table = feather.read_table(path, memory_map=False)
+        table.validate()  # lengths in a damaged file may exceed its buffers
+        return table
 
 
 # The formats by the ending of the name. Archives of arrays are read by `bagwise.io.array_files`.
