@@ -5,7 +5,8 @@ flat vector of parameters and a table ``plan`` (`network.Network.plan`): a row p
 and position in the vector. The first ``n_read`` layers read an instance. The pooling layers follow, then the head.
 
 Training uses single precision and prediction double precision, by the same code. Products of matrices are those of
-BLAS; everything that follows the bags, whose sizes differ, is a loop.
+`simd` in single precision, where the shape allows, else of BLAS; all that follows the bags, whose sizes differ, is a
+loop.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from bagwise.instances.networks.simd import OPTIONS, flushed, kernel
+from bagwise.instances.networks.simd import LANES, OPTIONS, add_to, flushed, kernel, multiply, store, transpose
 from bagwise.instances.networks.simd import part as inlined
 
 MEAN, GATED, SET = range(3)  # ways of pooling
@@ -93,6 +94,42 @@ def layer(vector, plan, l):
     return vector[at : at + n * m].reshape(n, m), vector[at + n * m : at + n * m + m]
 
 
+@inlined
+def put(C, row, column, total):
+    store(C, row, column, total)
+
+
+def vector_product(A, B, C, add):
+    """Write A B to C, or add it; eight rows and a vector of columns at a time, what remains by BLAS."""
+    n_rows = len(A) // 8 * 8 if B.shape[1] % LANES == 0 and B.shape[0] > 0 else 0
+    if n_rows > 0:
+        start = np.zeros((1, B.shape[1]), B.dtype)
+        if add:
+            multiply(A, B, start, C, n_rows, B.shape[0], B.shape[1], add_to)
+        else:
+            multiply(A, B, start, C, n_rows, B.shape[0], B.shape[1], put)
+    if n_rows < len(A):
+        blas_product(np.ascontiguousarray(A[n_rows:]), B, C[n_rows:], add)
+
+
+@part
+def blas_product(A, B, C, add):
+    """Write A B to C, or add it."""
+    if add:
+        C += np.dot(A, B)
+    else:
+        np.dot(A, B, C)
+
+
+def product(A, B, C, add):
+    """Write A B to C, or add it; in single precision by `vector_product`."""
+
+
+@overload(product, jit_options={"nogil": True, **OPTIONS})
+def _product(A, B, C, add):
+    return vector_product if A.dtype == types.float32 else lambda A, B, C, add: blas_product(A, B, C, add)
+
+
 @part
 def dense(vector, plan, l, values, positive):
     """Compute the outputs of layer l; ``positive`` applies max(0, x)."""
@@ -100,7 +137,7 @@ def dense(vector, plan, l, values, positive):
     outputs = np.empty((len(values), b.size), W.dtype)
     for at in range(0, len(values), BLOCK):
         block = outputs[at : at + BLOCK]
-        np.dot(values[at : at + BLOCK], W, block)
+        product(values[at : at + BLOCK], W, block, False)
         for i in range(len(block)):
             for k in range(b.size):
                 x = block[i, k] + b[k]
@@ -111,17 +148,22 @@ def dense(vector, plan, l, values, positive):
 @part
 def dense_backward(vector, gradient, plan, l, values, slope, onward):
     """Add the gradient of layer l and return the slope of its inputs, if ``onward``."""
-    W, _ = layer(vector, plan, l)
+    W, b = layer(vector, plan, l)
     dW, db = layer(gradient, plan, l)
     below = np.empty((len(slope) if onward else 0, len(W)), W.dtype)
+    turned = np.empty((b.size, len(W)), W.dtype)
+    if onward and len(W) % 8 == 0 and b.size % 8 == 0:
+        transpose(W, turned)
+    elif onward:
+        turned[:] = W.T
     for at in range(0, len(slope), BLOCK):
         block = slope[at : at + BLOCK]
-        dW += np.dot(values[at : at + BLOCK].T, block)
+        product(values[at : at + BLOCK].T, block, dW, True)
         for i in range(len(block)):
             for k in range(db.size):
                 db[k] += block[i, k]
         if onward:
-            np.dot(block, W.T, below[at : at + BLOCK])
+            product(block, turned, below[at : at + BLOCK], False)
     return below
 
 
@@ -162,10 +204,12 @@ def score(read, query, lo, hi, scores):
 @part
 def pool(read, lo, hi, attention, pooled):
     """Turn the scores in ``attention`` into weights that sum to one, and add up the instances by them."""
-    top = attention[lo:hi].max()
+    top, total = attention[lo], ZERO * attention[lo]
+    for l in range(lo, hi):
+        top = max(top, attention[l])
     for l in range(lo, hi):
         attention[l] = exponential(attention[l] - top)
-    total = attention[lo:hi].sum()
+        total += attention[l]
     pooled[:] = 0
     for l in range(lo, hi):
         a = attention[l] / total
@@ -186,6 +230,20 @@ def pool_backward(read, lo, hi, attention, slope, scores):
 
 
 @part
+def open_gates(gate, before, cell, curve, query):
+    """Apply the activations to the gates of a bag, and write its cell, tanh(cell) and query."""
+    u = cell.size
+    for k in range(3 * u):
+        gate[k] = sigmoid(gate[k])
+    for k in range(3 * u, 4 * u):
+        gate[k] = tanh(gate[k])
+    for k in range(u):
+        cell[k] = gate[k] * gate[3 * u + k] + gate[u + k] * before[k]
+        curve[k] = tanh(cell[k])
+        query[k] = gate[2 * u + k] * curve[k]
+
+
+@part
 def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, attention):
     """Look at each bag several times; arrays have an axis of looks, ``states`` are [q_t, r_t]."""
     n_bags, u = states.shape[1], read.shape[1]
@@ -196,16 +254,11 @@ def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, 
         else:
             gates[t] = layer(vector, plan, at)[1]  # the first input and state are zero
         for i in range(n_bags):
-            before = cells[t - 1, i] if t > 0 else none
             gate, cell, curve, query = gates[t, i], cells[t, i], curves[t, i], states[t, i, :u]
-            for k in range(3 * u):
-                gate[k] = sigmoid(gate[k])
-            for k in range(3 * u, 4 * u):
-                gate[k] = tanh(gate[k])
-            for k in range(u):
-                cell[k] = gate[k] * gate[3 * u + k] + gate[u + k] * before[k]
-                curve[k] = tanh(cell[k])
-                query[k] = gate[2 * u + k] * curve[k]
+            if t == 0 and i > 0:  # the same for all bags
+                gate[:], cell[:], curve[:], query[:] = gates[0, 0], cells[0, 0], curves[0, 0], states[0, 0, :u]
+            else:
+                open_gates(gate, cells[t - 1, i] if t > 0 else none, cell, curve, query)
             score(read, query, starts[i], starts[i + 1], attention[t])
             pool(read, starts[i], starts[i + 1], attention[t], states[t, i, u:])
 
