@@ -6,8 +6,9 @@ from sklearn.metrics import r2_score, root_mean_squared_error
 
 import bagwise as bw
 from bagwise.evaluation import Results, evaluate
+from bagwise.testing.contract_checks import sample
 
-BAGS, Y = bw.testing.contract_checks.sample(30)
+BAGS, Y = sample(30)
 SITE = np.array(["a"] * 12 + ["b"] * 17 + ["c"])
 
 

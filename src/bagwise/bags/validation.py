@@ -74,7 +74,7 @@ class ParameterTypeError(ParameterError, TypeError):
 
 
 def warn_user(message: str) -> None:
-    """Issue a warning that points to the first line of the caller outside the package."""
+    """Warn at the first line of the caller outside the package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("bagwise.", "sklearn.")):
         frame, level = frame.f_back, level + 1

@@ -235,7 +235,7 @@ def file_size(path: Path) -> str:
 
 
 def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> None:
-    """If a cell failed, show the first error and the names of the files that list all errors, and exit with code 1."""
+    """Show the first error of failed cells and the files that list all errors, and exit with code 1."""
     failures = [(results, *failure) for results in runs for failure in results.failures]
     if not failures:
         return
@@ -251,7 +251,7 @@ def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> Non
 
 @contextmanager
 def interruptible(messages: Messages, out: Path | None, *, noun: str = "cell") -> Iterator[None]:
-    """On Ctrl-C, show how much finished work is stored, and exit with code 130."""
+    """Show how much finished work is stored after Ctrl-C, and exit with code 130."""
     try:
         yield
     except KeyboardInterrupt:
