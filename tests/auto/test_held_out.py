@@ -95,7 +95,7 @@ def test_held_out_bags_do_not_reach_the_model(kind, member):
 
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
     monkeypatch.setattr(screened_ridge, "MANY_BAGS", 20)
-    monkeypatch.setattr(screened_ridge, "COMPARED", 16)
+    monkeypatch.setattr(screened_ridge, "SUBSET_BAGS", 16)
     monkeypatch.setattr("bagwise.auto.members.MANY_BAGS", 20)
     bags, y = bw.datasets.make_problem("shape", 40, random_state=3)
     head = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags, y)[-1]

@@ -185,4 +185,4 @@ def test_a_learning_curve(table, tmp_path):
         "exponent",
     }
     assert [row["bags"] for row in again["curve"]] == [8, 10, 12, 14, 17, 20]
-    refused(*asked, "--size", 5, "--size", 900, words="whole numbers from 2 to 20, the training bags of a fold")
+    refused(*asked, "--size", 5, "--size", 900, words="whole numbers from 2 to 20, the training bags per fold")

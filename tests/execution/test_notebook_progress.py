@@ -9,6 +9,7 @@ from tests.helpers.toy_runs import MeanOfFirst
 
 import bagwise as bw
 from bagwise.execution import progress
+from bagwise.testing.contract_checks import sample
 
 
 class Handle:
@@ -35,18 +36,18 @@ def notebook(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
     monkeypatch.setitem(sys.modules, "IPython.display", ipython)
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
-    monkeypatch.setattr(progress, "SECONDS", 0.0)
+    monkeypatch.setattr(progress, "UPDATE_SECONDS", 0.0)
     return handle
 
 
 def test_an_evaluation_updates_one_line(notebook):
-    bags, y = bw.testing.contract_checks.sample(20)
+    bags, y = sample(20)
     bw.evaluate(bags, y, [("toy", MeanOfFirst())], repeats=1, folds=4, progress=True)
     assert any("4/4 cells" in text for text in notebook.texts) and notebook.texts[-1] == ""
 
 
 def test_an_importance_updates_one_line(notebook):
-    bags, y = bw.testing.contract_checks.sample(20)
+    bags, y = sample(20)
     bw.importance(bw.method("aggregated").fit(bags, y), bags, y, repeats=1, progress=True)
     assert "100%" in "".join(notebook.texts)
 

@@ -12,8 +12,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
+from pathlib import Path
 from threading import Lock
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from bagwise.first_use import once
@@ -22,6 +24,7 @@ TOLD = "MALLOC_TRIM_THRESHOLD_"  # set when a process starts, so that it returns
 KEPT, USUAL = 2**28, 2**17  # bytes
 _TRIM, _MAP = -1, -3  # of mallopt(3): M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
 _LARGEST_MAP = 2**25
+_header_lock = Lock()
 
 
 class Shared:
@@ -146,3 +149,12 @@ def announce(what: str, place: str) -> None:
 
     name = torch.cuda.get_device_name(place)
     logging.getLogger("bagwise").info("bagwise: %s on %s, %s", what, place, name)
+
+
+def memory_map(path: str | Path) -> np.ndarray:
+    """Open a ``.npy`` file as a memory map, one thread at a time.
+
+    numpy parses its header as Python, and two threads that parse at once can end in SystemError before Python 3.11.8.
+    """
+    with _header_lock:
+        return np.load(path, mmap_mode="r", allow_pickle=False)

@@ -37,6 +37,7 @@ from bagwise.bags.validation import (
     name_bags,
     refuse_repeated,
 )
+from bagwise.execution.resources import memory_map
 from bagwise.io.atomic_files import replace_file
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import attributes, gather, rows_in_order, warn_of_values, with_instances
@@ -594,7 +595,7 @@ def _opened(path: Path, array):
         if array is not None:
             raise ParameterError("array", f"array= chooses among the arrays of a file; {path.name} holds one")
         with reading(path):
-            values = np.load(path, mmap_mode="r", allow_pickle=False)
+            values = memory_map(path)
         yield values
         return
     names: list[str] = []

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bagwise.execution.resources import memory_map
+
 BLOCK_ROWS = 8192  # 16 MB of 256 columns
 
 
@@ -126,7 +128,7 @@ def row_sums(Z, y: np.ndarray, w: np.ndarray) -> RowSums:
 
 
 def _opened(source) -> np.ndarray:
-    return np.load(source, mmap_mode="r", allow_pickle=False) if isinstance(source, str | Path) else source
+    return memory_map(source) if isinstance(source, str | Path) else source
 
 
 def _release(rows: np.ndarray) -> None:

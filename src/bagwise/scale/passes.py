@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bagwise.execution import executor_for
-from bagwise.execution.resources import kept_memory, one_thread
+from bagwise.execution.resources import kept_memory, memory_map, one_thread
 from bagwise.execution.tasks import in_order
 from bagwise.io.table_files import is_url
 from bagwise.io.table_output import duration
@@ -128,7 +128,7 @@ class Arrays(Mapping):
             values = feather.read_table(objects, memory_map=False)["values"].to_pylist()
             return np.array([*values, None], dtype=object)[:-1]
         try:
-            return np.load(self.path(name), mmap_mode="r", allow_pickle=False)
+            return memory_map(self.path(name))
         except FileNotFoundError:
             if self.place.exists():
                 raise KeyError(name) from None

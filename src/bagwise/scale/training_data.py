@@ -13,6 +13,7 @@ import numpy as np
 from bagwise.bags import Bags, bag_folds, remember_columns
 from bagwise.bags.checks import CALIBRATION, INSTANCES, remember_profile
 from bagwise.bags.folds import unit_hash, units_of
+from bagwise.execution.resources import memory_map
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.partitions import BagArrays, Partition, partition
@@ -251,7 +252,7 @@ class TrainingData:
 
 def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:
     """Replace the instances by columns of arrays in files."""
-    arrays = [np.load(path, mmap_mode="r", allow_pickle=False)[:, [column]] for path, column in columns]
+    arrays = [memory_map(path)[:, [column]] for path, column in columns]
     return bags._with(instances=np.hstack(arrays), feature_names=None, has_missing=False)
 
 
