@@ -22,7 +22,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -156,14 +155,12 @@ PUBLISHED = {
 OPTIMAL = {"law-fixed": 0.175, "law-s5-25": 0.350, "law-s5-50": 0.602}
 
 
-def peers(name: str) -> dict[str, float]:
-    measured = zip(COLUMNS, MEASURED.get(name, ()), strict=False)
-    found = {f"{peer} (measured)": value for peer, value in measured if value is not NONE}
-    best = {"Bayes-optimal": OPTIMAL[name]} if name in OPTIMAL else {}
-    return found | PUBLISHED.get(name, {}) | best
-
-
 def problems() -> dict[str, Problem]:
+    def peers(name: str) -> dict[str, float]:
+        measured = zip(COLUMNS, MEASURED.get(name, ()), strict=False)
+        errors = {f"{peer} (measured)": value for peer, value in measured if value is not NONE}
+        return errors | PUBLISHED.get(name, {}) | ({"Bayes-optimal": OPTIMAL[name]} if name in OPTIMAL else {})
+
     found = [
         Problem(f"{kind}-{shape}", "1000 x MSE", wang(kind, shape), mean_squared(1000), draws=5)
         for kind in ("gaussian", "outlier2")
@@ -218,11 +215,7 @@ def folder(problem: Problem, runs: Path, draw: int) -> Path:
 
 def is_done(found: list[Results], method: str) -> bool:
     """Whether every cell of a method was run; it may have failed."""
-    for results in found:
-        failed = [(repeat, fold) for label, repeat, fold, _ in results.failures if label == method]
-        if any(results.cell(method, split) is None and split not in failed for split in results.splits):
-            return False
-    return True
+    return all(results.ran(method, split) is not None for results in found for split in results.splits)
 
 
 def shown(problem: Problem, found: list[Results], method: str) -> tuple[str, float]:
@@ -302,10 +295,6 @@ def head() -> str:
     )
 
 
-def available() -> list[str]:
-    return [name for name, card in CATALOGUE.items() if card.needs is None or find_spec(card.needs) is not None]
-
-
 def write(table: Table, out: Path | None) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -325,13 +314,13 @@ def main() -> None:
     options = parser.parse_args()
     known, console = problems(), Console()
     if options.list:
-        console.print(f"data: {', '.join(known)}\nmethods: {', '.join(available())}")
+        console.print(f"data: {', '.join(known)}\nmethods: {', '.join(CATALOGUE)}")
         return
     unknown = set(options.data or ()) - set(known)
     if unknown:
         parser.error(f"there is no data set {sorted(unknown)[0]!r}; there are {', '.join(known)}")
     out = options.out or (None if options.data or options.method else PAGE)
-    wanted, methods = [known[name] for name in options.data or known], options.method or available()
+    wanted, methods = [known[name] for name in options.data or known], options.method or list(CATALOGUE)
     table, how = Table(wanted, methods), {"runs": options.runs, "tune": options.tune}
     for problem in wanted:
         if options.finished:

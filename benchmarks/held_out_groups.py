@@ -14,7 +14,7 @@ import argparse
 import numpy as np
 
 import bagwise as bw
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 MEMBERS = ("aggregated", "statistics:linear", "sliced-wasserstein", "input-kme")
 

@@ -24,7 +24,6 @@ from sklearn.metrics import r2_score
 
 import bagwise as bw
 from bagwise.execution import Dask, Processes, Serial
-from bagwise.regressors.row_blocks import RowBlocks
 
 WORKERS, LIMIT_MB, NEW_INSTANCES = 2, 900, 200_000
 ENGINES = ("one", "stream", "dask")
@@ -82,6 +81,8 @@ class GeneratedRows:
 
 def measure_driver(n_bags: int) -> None:
     """Print the memory and CPU seconds of a head that is fitted to rows in blocks."""
+    from bagwise.regressors.row_blocks import RowBlocks  # here, so that a version without it can be measured
+
     sources = [GeneratedRows(len(part), seed) for seed, part in enumerate(np.array_split(np.arange(n_bags), 100))]
     rows, rng = RowBlocks.of(*sources), np.random.default_rng(0)
     slope, y = rng.standard_normal(256) / 16, rng.standard_normal(n_bags)

@@ -17,7 +17,7 @@ import bagwise as bw
 HERE = Path(__file__).parent
 # file: which report, width, height, the section at the top, dark or light
 PICTURES = {
-    "report-model.png": ("model", 1280, 860, None, "light"),
+    "report-model.png": ("model", 1280, 910, None, "light"),
     "report-data.png": ("model", 1280, 900, "#profile", "light"),
     "report-thumbnail.png": ("model", 600, 420, ".verdict", "light"),  # of the gallery
     "report-phone.png": ("model", 380, 900, None, "light"),

@@ -6,46 +6,41 @@ To add a metric, add an entry: a name, a function of arrays, a direction and a l
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-NOMINAL = 0.9  # level of the interval whose coverage is measured
+LEVEL = 0.9  # of the intervals that are judged, by default
 DECILES = tuple(round(0.1 * i, 1) for i in range(1, 10))
 RESAMPLES = 50  # of the bags, for the standard error of a metric that is not a mean over bags
 
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """The predictive distributions of bags, as numbers per bag.
+    """Predictive distributions as numbers per bag: the ends of an interval, nine deciles, and the CRPS."""
 
-    Attributes
-    ----------
-    bounds : array (bags, 2), ends of the interval at level 0.9
-    deciles : array (bags, 9), quantiles at 0.1, ..., 0.9
-    crps : array (bags,), continuous ranked probability scores against the target
-    """
-
-    bounds: np.ndarray
-    deciles: np.ndarray
+    bounds: np.ndarray  # (bags, 2)
+    deciles: np.ndarray  # (bags, 9)
     crps: np.ndarray
+    level: float = LEVEL  # of the interval
 
     def __getitem__(self, rows) -> Uncertainty:
-        return Uncertainty(self.bounds[rows], self.deciles[rows], self.crps[rows])
+        return replace(self, bounds=self.bounds[rows], deciles=self.deciles[rows], crps=self.crps[rows])
 
     def as_lists(self) -> dict[str, list]:
         """Return the arrays as lists by name, which JSON can hold."""
         return {name: getattr(self, name).tolist() for name in ("bounds", "deciles", "crps")}
 
     @classmethod
-    def of_lists(cls, lists: dict[str, list]) -> Uncertainty:
+    def of_lists(cls, lists: dict[str, list], level: float = LEVEL) -> Uncertainty:
         """Rebuild the object that `as_lists` was called on."""
-        return cls(*(np.asarray(lists[name], dtype=np.float64) for name in ("bounds", "deciles", "crps")))
+        arrays = {name: np.asarray(lists[name], dtype=np.float64) for name in ("bounds", "deciles", "crps")}
+        return cls(**arrays, level=level)
 
     @classmethod
-    def normal(cls, y, prediction, std) -> Uncertainty:
+    def normal(cls, y, prediction, std, level: float = LEVEL) -> Uncertainty:
         """Describe the normal distribution N(ŷ, std²).
 
         Its CRPS is std (z (2Φ(z) - 1) + 2φ(z) - 1/√π) with z = (y - ŷ) / std; where std is 0 it is the limit, |y - ŷ|.
@@ -55,30 +50,28 @@ class Uncertainty:
         certain = std == 0
         z = (y - prediction) / np.where(certain, 1.0, std)
         spread = std * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
-        half = norm.ppf((1 + NOMINAL) / 2) * std
+        half = norm.ppf((1 + level) / 2) * std
         deciles = prediction[:, None] + np.multiply.outer(std, norm.ppf(DECILES))
         crps = np.where(certain, np.abs(z), spread)
-        return cls(np.stack([prediction - half, prediction + half], axis=1), deciles, crps)
+        return cls(np.stack([prediction - half, prediction + half], axis=1), deciles, crps, level)
 
 
-def uncertainty_of(model, bags, y) -> Uncertainty | None:
+def uncertainty_of(model, bags, y, level: float = LEVEL) -> Uncertainty | None:
     """Return the predictive distributions of a fitted `Intervals`; None for other models and for too few bags."""
     if getattr(model, "left_out_", None) is None or not hasattr(model, "predict_distribution"):
         return None
     distribution = model.predict_distribution(bags)
-    if distribution.known()[1] < NOMINAL - 1e-9:
+    if distribution.known()[1] < level - 1e-9:
         return None
-    bounds = model.predict_interval(bags, level=NOMINAL)
-    return Uncertainty(bounds, distribution.quantile(DECILES), distribution.crps(y))
+    bounds = model.predict_interval(bags, level=level)
+    return Uncertainty(bounds, distribution.quantile(DECILES), distribution.crps(y), level)
 
 
 def squared(y, prediction) -> np.ndarray:
-    """Return the squared error of each bag."""
     return (prediction - y) ** 2
 
 
 def absolute(y, prediction) -> np.ndarray:
-    """Return the absolute error of each bag."""
     return np.abs(prediction - y)
 
 
@@ -88,37 +81,25 @@ class Metric:
 
     Attributes
     ----------
-    name : str
-        The name that users pass as ``metric=``.
-    of : callable
-        ``of(y, prediction)`` returns a number; with a third parameter, it also takes weights of bags. With
-        ``needs_std`` it is ``of(y, prediction, std, uncertainty)``.
-    direction : {"lower", "higher", "nearest"}
-        Which values are better; "nearest" means nearest to ``best``.
-    label : str
-        What tables and sentences call it.
-    full_name : str, optional
-        What a paragraph for a paper calls it; default: the label.
-    per_bag : callable, optional
-        A function of the same arrays that returns a number per bag; the metric is their mean.
-    root : bool
-        Whether the metric is the square root of that mean.
-    bag_loss : callable
-        The loss per bag by which `auto` weighs its members, `squared` or `absolute`.
-    best : float
-        The value of perfect predictions.
-    needs : str
-        What it needs to be a number, for messages.
-    needs_std : bool
-        Whether it needs standard deviations or (all but NLL) an `Uncertainty`.
-    pooled : bool
-        Whether inner folds are scored together, because the metric means little on a fold of few bags.
-    is_error : bool
-        Whether it is in the unit of the target and 0 for perfect predictions.
+    name : what users pass as ``metric=``
+    of : function (y, prediction) -> number, with weights of bags as third parameter if it takes them; default: the mean
+        of ``per_bag``
+    direction : which values are better: "lower", "higher", or "nearest" to ``best``
+    label, full_name : what tables and sentences call it, and what a paragraph for a paper does (default: the label)
+    per_bag : function (y, prediction) -> a number per bag, of which the metric is the mean; with ``needs_std`` it also
+        takes the standard deviations and an `Uncertainty`
+    root : whether the metric is the square root of that mean
+    bag_loss : loss per bag by which `auto` weighs its members, `squared` or `absolute`
+    best : value of perfect predictions
+    needs : what it needs to be a number, for messages
+    needs_std : whether it needs standard deviations or (all but NLL) an `Uncertainty`
+    pooled : whether inner folds are scored together, because the metric means little on a fold of few bags
+    is_error : whether it is in the unit of the target and 0 for perfect predictions
+    level : level of the intervals made of standard deviations
     """
 
     name: str
-    of: Callable
+    of: Callable | None = None
     direction: str = "lower"
     label: str = ""
     full_name: str = ""
@@ -130,16 +111,28 @@ class Metric:
     needs_std: bool = False
     pooled: bool = False
     is_error: bool = False
+    level: float = LEVEL
 
     def __call__(self, y, prediction, std=None, uncertainty=None, *, weight=None) -> float:
         """Return the metric; NaN where it needs standard deviations and there are none."""
-        if self.needs_std:
-            return float("nan") if std is None and uncertainty is None else self.of(y, prediction, std, uncertainty)
+        if self.of is None:
+            return float(np.mean(self.values(y, prediction, std, uncertainty)))
         if weight is None:
             return float(self.of(y, prediction))
         if len(signature(self.of).parameters) < 3:
             raise ValueError(f"the metric {self.name!r} takes no weights of bags; choose 'rmse', or leave them out")
         return float(self.of(y, prediction, weight))
+
+    def values(self, y, prediction, std=None, uncertainty=None) -> np.ndarray:
+        """Return the numbers per bag whose mean is the metric (or its square)."""
+        assert self.per_bag is not None
+        if not self.needs_std:
+            return self.per_bag(y, prediction)
+        if uncertainty is None:
+            if std is None:
+                return np.full(len(y), np.nan)
+            uncertainty = Uncertainty.normal(y, prediction, std, self.level)
+        return self.per_bag(y, prediction, std, uncertainty)
 
     @property
     def in_full(self) -> str:
@@ -235,16 +228,7 @@ def _varies(values: np.ndarray) -> bool:
     return bool(np.ptp(values) > 64 * np.finfo(np.float64).eps * np.abs(values).max())
 
 
-def _mean(per_bag: Callable) -> Callable:
-    """Return the function of the mean of some number per bag."""
-
-    def mean(y, prediction, std, uncertainty=None) -> float:
-        return float(np.mean(per_bag(y, prediction, std, uncertainty)))
-
-    return mean
-
-
-def nll(y, prediction, std, uncertainty=None) -> np.ndarray:
+def nll(y, prediction, std, uncertainty) -> np.ndarray:
     """Return -log of the density of N(ŷ, std²) at y, per bag; NaN for all when some std is 0."""
     from scipy.stats import norm
 
@@ -253,46 +237,37 @@ def nll(y, prediction, std, uncertainty=None) -> np.ndarray:
     return -norm.logpdf(y, prediction, std)
 
 
-def _distribution(y, prediction, std, uncertainty) -> Uncertainty:
-    return Uncertainty.normal(y, prediction, std) if uncertainty is None else uncertainty
+def crps(y, prediction, std, uncertainty) -> np.ndarray:
+    """Return the continuous ranked probability scores."""
+    return uncertainty.crps
 
 
-def crps(y, prediction, std, uncertainty=None) -> np.ndarray:
-    """Return the continuous ranked probability scores, of N(ŷ, std²) or of the method's own distributions."""
-    return _distribution(y, prediction, std, uncertainty).crps
-
-
-def pinball(y, prediction, std, uncertainty=None) -> np.ndarray:
+def pinball(y, prediction, std, uncertainty) -> np.ndarray:
     """Return the mean pinball loss max(p (y - q), (p - 1)(y - q)) of the nine deciles q, p = 0.1 to 0.9, per bag."""
-    gap, p = y[:, None] - _distribution(y, prediction, std, uncertainty).deciles, np.array(DECILES)
+    gap, p = y[:, None] - uncertainty.deciles, np.array(DECILES)
     return np.maximum(p * gap, (p - 1) * gap).mean(axis=1)
 
 
-def interval_score(y, prediction, std, uncertainty=None) -> np.ndarray:
-    """Return Winkler's scores of the 90 % intervals: width plus 2/0.1 times the distance of a target outside.
+def interval_score(y, prediction, std, uncertainty) -> np.ndarray:
+    """Return Winkler's scores of intervals: width plus 2 / (1 - level) times the distance of a target outside.
 
     References
     ----------
     Gneiting, Raftery (2007), Strictly proper scoring rules, prediction, and estimation.
     """
-    low, high = _distribution(y, prediction, std, uncertainty).bounds.T
+    low, high = uncertainty.bounds.T
     outside = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    return high - low + 2 / (1 - NOMINAL) * outside
+    return high - low + 2 / (1 - uncertainty.level) * outside
 
 
-def coverage(y, prediction, std, uncertainty=None) -> np.ndarray:
-    """Return whether each target is inside its 90 % interval, of N(ŷ, std²) or the method's own."""
-    low, high = _distribution(y, prediction, std, uncertainty).bounds.T
+def coverage(y, prediction, std, uncertainty) -> np.ndarray:
+    """Return whether each target is inside its interval."""
+    low, high = uncertainty.bounds.T
     return (low <= y) & (y <= high)
 
 
-def _forecast(name: str, per_bag: Callable, direction: str, label: str, **options: Any) -> Metric:
-    """Return the entry of a metric of predictive distributions that is a mean over bags."""
-    options = {"needs": "standard deviations or intervals"} | options
-    return Metric(name, _mean(per_bag), direction, label, per_bag=per_bag, needs_std=True, **options)
-
-
 _RANKED: dict[str, Any] = {"needs": "targets and predictions that vary", "pooled": True, "best": 1.0}
+_FORECAST: dict[str, Any] = {"needs": "standard deviations or intervals", "needs_std": True}
 METRICS = {
     metric.name: metric
     for metric in (
@@ -303,47 +278,47 @@ METRICS = {
         Metric("pearson", pearson, "higher", "Pearson r", **_RANKED),
         Metric("spearman", spearman, "higher", "Spearman ρ", **_RANKED),
         Metric("kendall", kendall, "higher", "Kendall τ", **_RANKED),
-        _forecast("nll", nll, "lower", "NLL", needs="standard deviations above 0", best=-np.inf),
-        _forecast("crps", crps, "lower", "CRPS", is_error=True),
-        _forecast("pinball", pinball, "lower", "pinball loss", is_error=True),
-        _forecast("interval90", interval_score, "lower", "90 % interval score", is_error=True),
-        _forecast("coverage90", coverage, "nearest", "90 % coverage", best=NOMINAL, pooled=True),
+        Metric(
+            "nll", None, "lower", "NLL", per_bag=nll, best=-np.inf, needs_std=True, needs="standard deviations above 0"
+        ),
+        Metric("crps", None, "lower", "CRPS", per_bag=crps, is_error=True, **_FORECAST),
+        Metric("pinball", None, "lower", "pinball loss", per_bag=pinball, is_error=True, **_FORECAST),
+        Metric("interval_score", None, "lower", "interval score", per_bag=interval_score, is_error=True, **_FORECAST),
+        Metric(
+            "coverage", None, "nearest", "interval coverage", per_bag=coverage, best=LEVEL, pooled=True, **_FORECAST
+        ),
     )
 }
-
 POINT_METRICS = [metric.name for metric in METRICS.values() if not metric.needs_std]
 
 
-def get_metric(name: str, *, point: bool = False) -> Metric:
-    """Return a metric by its name; with ``point``, refuse one that needs standard deviations.
+def get_metric(name: str, *, point: bool = False, level: float = LEVEL) -> Metric:
+    """Return a metric by its name, for intervals at a level; with ``point``, refuse one that needs standard deviations.
 
     Examples
     --------
-    >>> get_metric("r2").label, get_metric("medae").direction
-    ('R²', 'lower')
+    >>> get_metric("r2").label, get_metric("coverage", level=0.8).best
+    ('R²', 0.8)
     """
     names = [metric.name for metric in METRICS.values() if not (point and metric.needs_std)]
     if name not in METRICS:
         raise ValueError(f"there is no metric {name!r}; the metrics are {', '.join(names)}")
     if name not in names:
         raise ValueError(f"the metric {name!r} needs standard deviations; use one of {', '.join(names)}")
-    return METRICS[name]
+    metric = METRICS[name]
+    if level == LEVEL:
+        return metric
+    return replace(metric, level=level, best=level if metric.direction == "nearest" else metric.best)
 
 
 def best_of(losses) -> int | None:
-    """Return the position of the smallest loss, the first of equal ones; None if all are NaN.
-
-    Examples
-    --------
-    >>> best_of([float("nan"), 2.0, 1.0]), best_of([float("nan")])
-    (2, None)
-    """
+    """Return the position of the smallest loss, the first of equal ones; None if all are NaN."""
     losses = np.asarray(losses, dtype=np.float64)
     comparable = np.flatnonzero(~np.isnan(losses))  # nanargmin would take a NaN for as good as infinity
     return int(comparable[np.argmin(losses[comparable])]) if len(comparable) else None
 
 
-def score(y, prediction, std=None, uncertainty=None) -> dict[str, float]:
+def score(y, prediction, std=None, uncertainty=None, *, level: float = LEVEL) -> dict[str, float]:
     """Return all metrics by name; those that need a standard deviation are NaN without one.
 
     Examples
@@ -353,4 +328,6 @@ def score(y, prediction, std=None, uncertainty=None) -> dict[str, float]:
     >>> {name: round(value, 3) for name, value in scores.items() if not np.isnan(value)}
     {'rmse': 0.707, 'mae': 0.5, 'medae': 0.5, 'r2': 0.5, 'pearson': 1.0, 'spearman': 1.0, 'kendall': 1.0}
     """
+    if uncertainty is None and std is not None:
+        uncertainty = Uncertainty.normal(y, prediction, std, level)
     return {metric.name: metric(y, prediction, std, uncertainty) for metric in METRICS.values()}

@@ -39,27 +39,6 @@ def test_a_row(script):
     assert float(row["auto - instance-kme"].split()[0]) == pytest.approx(more, abs=1e-4)
 
 
-def test_the_standard_error_of_a_root_and_of_a_mean(script):
-    loss = np.random.default_rng(0).exponential(size=10_000)
-    root = script.compare.Problem("toy", "RMSE", None, None)
-    plain = script.compare.Problem("toy", "MSE", None, None)
-    parts = loss.reshape(100, 100).mean(axis=1)
-    assert script.standard_error(plain, loss, 1.0) == pytest.approx(parts.std() / 10, rel=0.3)
-    assert script.standard_error(root, loss, loss.mean()) == pytest.approx(np.sqrt(parts).std() / 10, rel=0.3)
-
-
-def test_the_four_kinds_come_first_and_the_largest_table_last(script):
-    names = list(script.problems(1))
-    assert names[:4] == ["noisy", "mean", "shape", "prime"] and "gaussian-linear" not in names
-    assert names[-1].startswith(("law", "mhc2-D"))
-
-
-def test_the_statistics_of_the_forest(script):
-    bags = bw.from_arrays([np.array([[1.0, 5.0], [3.0, 5.0], [8.0, 5.0]])])
-    deviation = np.sqrt(np.mean((np.array([1.0, 3.0, 8.0]) - 4.0) ** 2))
-    np.testing.assert_allclose(script.statistics(bags), [[4.0, 5.0, deviation, 0.0, 1.0, 5.0, 8.0, 5.0, 3.0, 5.0]])
-
-
 def test_a_row_of_costs(script, monkeypatch):
     """Both are timed on the same bags, and scored on others."""
     monkeypatch.setattr(script.bw, "method", lambda name: bw.auto.AutoRegressor(["aggregated"], folds=3))
@@ -69,18 +48,3 @@ def test_a_row_of_costs(script, monkeypatch):
     model = bw.auto.AutoRegressor(["aggregated"], folds=3).fit(*train)
     assert row["auto"] == pytest.approx(np.sqrt(np.mean((model.predict(test[0]) - test[1]) ** 2)))
     assert row["ratio"] == pytest.approx(row["auto, CPU s"] / row["forest, CPU s"])
-
-
-def test_the_bags_of_a_cost(script, monkeypatch):
-    train, test = script.bags_of("mean", 1)
-    assert len(train[0]) == len(train[1]) == 200 and len(test[0]) == 1000
-    bags, y = bw.datasets.make_problem("mean", 30)
-    split = np.where(np.arange(30) % 3 == 0, "test", "train")
-    known = {"own": script.compare.Problem("own", "RMSE", lambda draw: (bags, y, {"split": split}), None)}
-    known["folded"] = script.compare.Problem("folded", "RMSE", lambda draw: (bags, y, {"fold": split}), None)
-    monkeypatch.setattr(script.compare, "problems", lambda: known)
-    (some, targets), (others, _) = script.bags_of("own", 0)
-    assert some.ids.tolist() == bags.ids[split == "train"].tolist() and len(others) == 10
-    np.testing.assert_array_equal(targets, y[split == "train"])
-    with pytest.raises(SystemExit, match="folded has folds and no split"):
-        script.bags_of("folded", 0)

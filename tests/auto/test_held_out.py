@@ -1,18 +1,19 @@
 """Held-out predictions of `auto` are those of models that saw nothing of the held-out bags, their features included."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.auto import AutoRegressor, screened_ridge
+from bagwise.auto import AutoRegressor, large_data
 from bagwise.auto.cross_validation import CrossValidation
+from bagwise.auto.large_data import ScreenedRidge
 from bagwise.auto.members import Menu, members_of, plan
-from bagwise.auto.screened_ridge import ScreenedRidge
 from bagwise.auto.target_transforms import transformed
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
 from bagwise.regressors import EmbeddingRidge
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 
 def shifted_years(n=48, years=6):
@@ -46,26 +47,25 @@ def test_members_are_held_out_as_in_a_plain_loop(member):
     np.testing.assert_allclose(trial.held_out, expected, rtol=1e-9, atol=1e-9)
 
 
-def test_errors_of_the_leaderboard_are_those_of_a_plain_loop():
-    names = ["aggregated", "statistics:linear", "sliced-wasserstein"]
-    model = AutoRegressor(names, transforms=False).fit(BAGS, Y)
-    errors = {row["member"]: row["error"] for row in model.trials_ if row["status"] in ("tried", "blended")}
-    del errors["mean"]
-    assert errors
-    for name, error in errors.items():
-        held_out = plain_loop(lambda name=name: bw.method(name), BAGS, Y, model.fold_)
-        assert error == pytest.approx(np.sqrt(np.mean((held_out - Y) ** 2)), rel=1e-9)
-
-
 LANDMARKS = bw.method("input-kme").set_params(head__embedding__landmarks=12)
 KINDS = {
     "plain": [*plan(BAGS, "quick")[1:], *members_of([("landmarks", LANDMARKS), "instance-kme"])[1:]],
     "transform": [transformed(member, "asinh") for member in plan(BAGS, "quick")[1:]],
     "missing values": plan(BAGS, "quick")[1:],
     "constant column": plan(BAGS, "quick")[1:],
+    "categories": plan(BAGS, "quick")[1:],
     "covariates": plan(BAGS, "quick")[1:],
     "weights": plan(BAGS, "quick")[1:],
 }
+
+
+def with_soil(bags, held_out, changed):
+    """Add a category of four levels, of which "d" occurs in held-out bags alone; ``changed`` exchanges their levels."""
+    soil = np.arange(bags.n_instances) % 3
+    soil[held_out] = 3 - soil[held_out] if changed else np.where(soil[held_out] == 0, 3, soil[held_out])
+    columns = {"x0": bags.instances[:, 0], "x1": bags.instances[:, 1], "soil": np.array(list("abcd"))[soil]}
+    table = pd.DataFrame({"bag": bags.expand(np.arange(len(bags))), "year": bags.expand(bags.groups)} | columns)
+    return bw.load(table, bag="bag", groups="year", categories="soil")[0]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,8 @@ def test_held_out_bags_do_not_reach_the_model(kind, member):
     for changed in (False, True):
         X = np.where(held_out[:, None] & changed, 50 * instances**2 + BAGS.instances[:, :1], instances)
         bags = bw.Bags(X, BAGS.offsets, groups=BAGS.groups, missing=missing)
+        if kind == "categories":
+            bags = with_soil(bags, held_out, changed)
         if kind == "covariates":
             bags = bags.with_covariates(np.where((fold == 0) & changed, 1e3, np.arange(len(Y)) % 7.0))
         y, weight = np.where((fold == 0) & changed, 9.0 - Y, Y), np.where((fold == 0) & changed, 5.0, 1.0)
@@ -93,9 +95,19 @@ def test_held_out_bags_do_not_reach_the_model(kind, member):
     np.testing.assert_array_equal(*(model.predict(new) for _, model in tables))
 
 
+def test_models_of_folds_have_the_limits_of_their_training_bags():
+    """A target far above the others is beyond the limits of the model without its fold."""
+    bags, y = bw.datasets.make_problem("mean", 40)
+    y[7] += 100.0
+    model = AutoRegressor(["aggregated"], folds=4, transforms=False).fit(bags, y)
+    for k, fold in enumerate(model.split_folds()):
+        assert fold.range_ == tail_limits(y[model.fold_ != k])
+        assert (fold.range_[1] < 50.0) == (k == model.fold_[7])
+
+
 def test_of_many_bags_settings_are_compared_on_some(monkeypatch):
-    monkeypatch.setattr(screened_ridge, "MANY_BAGS", 20)
-    monkeypatch.setattr(screened_ridge, "SUBSET_BAGS", 16)
+    monkeypatch.setattr(large_data, "MANY_BAGS", 20)
+    monkeypatch.setattr(large_data, "SUBSET_BAGS", 16)
     monkeypatch.setattr("bagwise.auto.members.MANY_BAGS", 20)
     bags, y = bw.datasets.make_problem("shape", 40, random_state=3)
     head = Menu(40, bags.n_instances, bags.n_features, 40).input_kme(0).fit(bags, y)[-1]

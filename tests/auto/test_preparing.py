@@ -5,8 +5,8 @@ import pytest
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
+from bagwise.auto.large_data import Components, thin
 from bagwise.auto.members import Menu, plan
-from bagwise.auto.preparation import Components, ThinBags, thin
 from bagwise.bags.checks import without_equal_weights
 from bagwise.instances import NetworkRegressor
 from bagwise.testing import zoo
@@ -40,12 +40,6 @@ def test_thinning_carries_weights_groups_and_covariates():
     assert some.groups.tolist() == [1, 1, 2, 2] and some.covariates.ravel().tolist() == [0, 1, 2, 3]
 
 
-def test_new_bags_pass_whole():
-    bags = zoo(2)["ragged"]
-    step = ThinBags(2)
-    assert step.fit_transform(bags).sizes.max() == 2 and step.transform(bags) == bags
-
-
 def test_components_keep_the_distances_of_standardised_features():
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(size=(10, 4)) * [1, 10, 100, 1000] for _ in range(6)])
@@ -61,16 +55,6 @@ def test_equal_weights_say_nothing():
     assert without_equal_weights(bags.with_weights(bags.expand(1.0 + np.arange(7)))) == bags
     unequal = bags.with_weights(1.0 + np.arange(bags.n_instances))
     assert without_equal_weights(unequal) is unequal
-
-
-def test_auto_reads_a_column_of_the_bag():
-    """The target is a bag column plus a bag mean; a new bag comes with its columns as they were."""
-    rng = np.random.default_rng(0)
-    angle = rng.normal(size=50)
-    bags = bw.from_arrays([np.column_stack([rng.normal(size=4), np.full(4, a)]) for a in angle])
-    y = angle + [bag[:, 0].mean() for bag in bags]
-    model = AutoRegressor(["aggregated"], folds=5).fit(bags, y)
-    np.testing.assert_allclose(model.predict(bags), y, atol=0.1)
 
 
 def test_declared_imputation_is_kept_where_training_has_no_gap(tmp_path):
@@ -93,7 +77,7 @@ def test_large_data_get_smaller_members():
         for bags, instances, features in [(1000, 100_000, 16), (40_000, 4_000_000, 16), (1000, 20_000, 4000)]
     )
     steps = {
-        name: [step for step, _ in menu.instance_kme(0).steps]
+        name: [step for step, _ in menu._second_stage("default", 0).steps]
         for name, menu in {"small": small, "long": long, "wide": wide}.items()
     }
     assert steps == {

@@ -1,23 +1,12 @@
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
-from tests.helpers.toy_members import Broken, Column, Counting, Memory, Unsound, Wild
+from tests.helpers.toy_members import TWO, Broken, Column, Counting, Memory, Unsound, Wild, problem
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
 from bagwise.auto.members import FEW_BAGS, count_folds, plan
-from bagwise.regressors.target_limits import tail_limits
-
-
-def problem(n=60, seed=0, noise=0.3, **options):
-    """y is the sum of the centres of two columns; bags of two to five instances."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(n, 3))
-    bags = bw.from_arrays([c + 0.1 * rng.normal(size=(rng.integers(2, 6), 3)) for c in centres], **options)
-    return bags, centres[:, 0] + centres[:, 1] + noise * rng.normal(size=n)
-
-
-TWO = [("first", Column(0)), ("second", Column(1))]
+from bagwise.regressors.pipeline import tail_limits
 
 
 def test_the_prediction_is_the_weighted_sum_of_its_members():
@@ -60,14 +49,6 @@ def test_noise_has_no_skill():
     model = AutoRegressor([("memory", Memory(0)), *TWO, ("wild", Wild(2))], folds=5).fit(bags, y)
     assert model.scores_["rmse"] > 0.97 * model.scores_["mean_rmse"]
     assert model.weights_["mean"] > 0.5
-
-
-def test_held_out_predictions_are_out_of_fold():
-    """A memory is perfect on what it has seen: not here."""
-    bags, y = problem()
-    model = AutoRegressor([("memory", Memory(2))], folds=5).fit(bags, y)
-    assert np.mean((model.held_out_ - y) ** 2) > 0.5 * np.var(y)
-    assert len(model.held_out_) == len(model.fold_) == len(bags)
 
 
 def test_groups_reach_the_folds():
@@ -147,15 +128,6 @@ def test_the_paragraph_says_what_was_done():
     assert "\n" not in text
 
 
-def test_a_bag_of_weight_zero_has_no_say():
-    bags, y = problem()
-    weight = np.where(np.arange(60) < 5, 0.0, 1.0)
-    spoilt = np.where(weight > 0, y, 1e6)
-    plain, other = (AutoRegressor(TWO, folds=5).fit(bags, t, sample_weight=weight) for t in (y, spoilt))
-    np.testing.assert_allclose(other.predict(bags), plain.predict(bags))
-    assert other.summary().splitlines()[1:5] != [] and other.scores_["rmse"] == pytest.approx(plain.scores_["rmse"])
-
-
 @pytest.mark.filterwarnings("ignore:.*far outside the range of training")
 def test_predictions_stay_near_the_range_of_the_targets():
     bags, y = problem()
@@ -163,17 +135,6 @@ def test_predictions_stay_near_the_range_of_the_targets():
     far = model.predict(bw.from_arrays([np.full((2, 3), 1e6), np.full((2, 3), -1e6)]))
     low, high = tail_limits(y)
     assert (np.abs(far - [high, low]) < 0.2 * np.ptp(y)).all()  # the blend has the mean in it, too
-
-
-@pytest.mark.parametrize("columns", [2, 3])
-def test_contributions_add_up_where_all_members_are_additive(columns):
-    rng = np.random.default_rng(0)
-    bags = bw.from_arrays([np.column_stack([rng.normal(size=(4, 2)), np.full(4, a)]) for a in rng.normal(size=50)])
-    bags = bags.replace(bags.instances[:, :columns])
-    y = np.array([bag[:, 0].mean() for bag in bags]) + 0.5 * rng.normal(size=50)
-    model = AutoRegressor(["aggregated"], folds=5).fit(bags, y)
-    found = bw.explain(model, bags)
-    np.testing.assert_allclose(np.add.reduceat(found.contributions, bags.offsets[:-1]), model.predict(bags))
 
 
 def test_the_curve_sees_what_more_bags_bring():

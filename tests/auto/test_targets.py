@@ -1,15 +1,13 @@
 import numpy as np
 import pytest
-from tests.helpers.toy_members import Column
+from tests.helpers.toy_members import Column, five_folds
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Member
 from bagwise.auto.target_transforms import MonotoneTarget, choose_transform, worth_trying
 from bagwise.auto.time_budget import TimeBudget
-from bagwise.bags.folds import Folds
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 
 def problem(link, n=120, seed=0):
@@ -52,7 +50,7 @@ def test_a_transform_that_is_clearly_worse_for_the_first_member_is_not_tried_wit
     rng = np.random.default_rng(0)
     x, noise = np.exp(rng.normal(size=(2, 120)))
     bags = bw.from_arrays([np.full((2, 2), pair) for pair in np.column_stack([x, noise])])
-    cv = CrossValidation(bags, x + 0.1, [Folds(np.arange(120) % 5)])
+    cv = five_folds(bags, x + 0.1)
     plain = [cv.try_member(Member(name, lambda seed, k=k: Column(k))) for name, k in (("a", column), ("b", 0))]
     count, fit = [], Column.fit
     monkeypatch.setattr(Column, "fit", lambda self, bags, y: count.append(1) or fit(self, bags, y))
@@ -64,7 +62,7 @@ def test_a_transform_that_is_clearly_worse_for_the_first_member_is_not_tried_wit
 def test_a_transform_takes_a_third_of_the_budget_that_is_left_at_most(budget, tried):
     """Two members that run always took 100 s; they ran again, where nothing of the budget was left."""
     bags, y = problem(lambda t: np.exp(t))
-    cv = CrossValidation(bags, y, [Folds(np.arange(120) % 5)], budget=TimeBudget(budget))
+    cv = five_folds(bags, y, budget=TimeBudget(budget))
     plain = [cv.try_member(Member(name, lambda seed: Column(0), always=True)) for name in ("first", "second")]
     for trial in plain:
         trial.fit_seconds = 50.0
@@ -73,14 +71,14 @@ def test_a_transform_takes_a_third_of_the_budget_that_is_left_at_most(budget, tr
     assert choice.formula == ("log" if tried else None)
     if not tried:
         left = max(budget - 100.0, 0.0)
-        assert choice.trials == plain and choice.row["why"] == f"about 125 s, and {left:.0f} s were left"
+        assert choice.trials == plain and choice.row["why"] == f"would take about 125 s, with {left:.0f} s left"
 
 
 def test_the_summary_tells_of_a_transform_for_which_there_was_no_time():
     bags, y = problem(lambda t: np.exp(t))
     model = AutoRegressor(time_budget=1e-3).fit(bags, y)
     assert model.transform_ is None
-    assert "Transform of the targets, log: not tried (about 0 s, and 0 s were left)." in model.summary()
+    assert "Transform of the targets, log: not tried: it would take about 0." in model.summary()
 
 
 def test_weights_reach_a_member_behind_a_transform():

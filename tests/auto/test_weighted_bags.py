@@ -7,9 +7,9 @@ from tests.helpers.toy_members import Column
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.preparation import thin
+from bagwise.auto.large_data import thin
 from bagwise.instances import OutOfFold
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 
 def problem(n=60, seed=0):

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.bags.validation import ParameterError, aligned, id_keys
+from bagwise.bags.validation import ParameterError, aligned, match_ids
 
 RNG = np.random.default_rng(0)
 IDS = [f"s{k:02d}" for k in range(40)]
@@ -50,21 +50,24 @@ def test_a_series_by_id_gives_what_the_array_gives(model, use):
 
 
 @pytest.mark.parametrize(
-    "index",
+    ("index", "match"),
     [
-        [one.upper() for one in IDS],
-        [f"{one} " for one in IDS],
-        np.random.default_rng(0).permutation(40),
-        pd.MultiIndex.from_arrays([IDS, IDS]),
+        ([one.upper() for one in IDS], "contains no bag id.*to_numpy"),
+        ([f"{one} " for one in IDS], "contains no bag id.*to_numpy"),
+        (np.random.default_rng(0).permutation(40), "contains no bag id.*to_numpy"),
+        (pd.MultiIndex.from_arrays([IDS, IDS]), "contains no bag id.*to_numpy"),
+        (["x", *IDS[1:]], "holds the ids of 39 of 40 bags, but not 's00'"),
+        ([*IDS, "s07"], "The index of y holds 's07' twice"),
+        ([*IDS, "x"], "y has 41 values for 40 bags"),
     ],
-    ids=["case", "blanks", "shuffled integers", "two levels"],
+    ids=["case", "blanks", "shuffled integers", "two levels", "one missing", "one twice", "one more"],
 )
-def test_an_index_that_matches_no_id_is_an_error(index):
-    with pytest.raises(ParameterError, match="contains no bag id.*to_numpy") as caught:
-        bw.method("aggregated").fit(BAGS, pd.Series(Y, index=index))
+def test_an_index_that_does_not_hold_each_id_once_is_an_error(index, match):
+    with pytest.raises(ParameterError, match=match) as caught:
+        bw.method("aggregated").fit(BAGS, pd.Series(np.resize(Y, len(index)), index=index))
     assert caught.value.parameter == "y"
     with pytest.raises(ParameterError, match="sample_weight"):
-        bw.method("aggregated").fit(BAGS, Y, sample_weight=pd.Series(Y + 1, index=index))
+        bw.method("aggregated").fit(BAGS, Y, sample_weight=pd.Series(np.resize(Y + 1, len(index)), index=index))
 
 
 def test_leading_zeros_are_another_id():
@@ -104,7 +107,7 @@ def test_one_rule_for_ids_in_fit_and_in_a_second_table(ids, index):
 
 
 def test_ids_that_one_form_would_make_equal_keep_their_own():
-    assert id_keys(["é", "e\u0301"], ["é"]) == [["é", "e\u0301"], ["é"]]
+    assert match_ids(["é", "e\u0301"], ["é"]).tolist() == [0, -1]
 
 
 def test_a_score_of_several_targets_passes_over_missing_ones():

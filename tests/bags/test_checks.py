@@ -86,6 +86,7 @@ def test_targets_become_float64(bags):
         (np.ones((3, 2)), ValueError, "y has 2 targets per bag, and a method learns one"),
         (["a", "b", "c"], TypeError, "must be numbers"),
         ([1.0, np.nan, np.inf], ValueError, r"bag 'b' \(and 1 other\) has a missing or infinite target"),
+        ([1.0, -1e300, 3.0], ValueError, r"bag 'b' has a target beyond 1e\+100, whose square is infinite"),
     ],
 )
 def test_targets_refused(bags, y, error, match):
@@ -115,20 +116,16 @@ def test_weights(bags):
             check_weights(bad, bags)
     with pytest.raises(ValueError, match=r"bag 0 \(and 1 other\) has a sample_weight"):  # rows of a head
         check_weights([-1, 1, -1], np.zeros(3))
-    for bad, came in (("balanced", "'balanced'"), (2.0, "2.0"), (["a", "b", "c"], "<U1"), ([None] * 3, "object")):
-        with pytest.raises(TypeError, match=rf"sample_weight must be numbers, one per bag \(3\), not {came}"):
+    with pytest.raises(ValueError, match=r"sample_weight must have one entry per bag \(3\), not shape \(\)"):
+        check_weights(2.0, bags)
+    for bad, dtype in (("balanced", "<U8"), (["a", "b", "c"], "<U1"), ([None] * 3, "object")):
+        with pytest.raises(TypeError, match=f"sample_weight must be numbers, not {dtype}"):
             check_weights(bad, bags)
 
 
 def test_numbers_that_come_as_objects(bags):
     boxed = np.array([0, 10, 30], dtype=object)
-    for numbers in (
-        boxed,
-        boxed.tolist(),
-        [Decimal(0), Decimal(10), Decimal(30)],
-        pd.Series(boxed),
-        np.ma.array(boxed),
-    ):
+    for numbers in (boxed, [Decimal(0), Decimal(10), Decimal(30)], pd.Series(boxed), np.ma.array(boxed)):
         assert check_weights(numbers, bags).tolist() == [0, 0.5, 1.5]
         assert check_targets(numbers, bags).tolist() == [0, 10, 30]
     for holed in ([1, None, 3], pd.Series([1, pd.NA, 3], dtype="Int64"), np.ma.array(boxed, mask=[0, 1, 0])):
@@ -136,9 +133,8 @@ def test_numbers_that_come_as_objects(bags):
             check_weights(holed, bags)
         with pytest.raises(ValueError, match="bag 'b' has a missing or infinite target"):
             check_targets(holed, bags)
-    odd_texts = ((np.array([1, "2", 3], dtype=object), "object such as '2'"), (["1", "2", "3"], "<U1 such as '1'"))
-    for odd, came in odd_texts:
-        with pytest.raises(TypeError, match=rf"sample_weight must be numbers, one per bag \(3\), not {came}$"):
+    for odd in (np.array([1, "2", 3], dtype=object), ["1", "2", "3"]):
+        with pytest.raises(TypeError, match="sample_weight must be numbers, not"):
             check_weights(odd, bags)
         with pytest.raises(TypeError, match="y must be numbers, not"):
             check_targets(odd, bags)
@@ -156,22 +152,3 @@ def test_no_bags_are_refused_in_the_same_words(name):
     for none in (many[:0], many[np.zeros(24, dtype=bool)]):
         with pytest.raises(ValueError, match="Got 0 bags; at least one is required"):
             model.predict(none)
-
-
-def test_numbers_that_cannot_be_squared_are_refused(bags):
-    """A target of 1e300 gave an infinite error for every penalty, and a feature of 1e200 an infinite deviation."""
-    with pytest.raises(ValueError, match=r"bag 'b' has a target beyond 1e\+100, whose square is infinite"):
-        check_targets([1.0, -1e300, 3.0], bags)
-    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100.*, whose squares are infinite"):
-        from_arrays([[[1.0]], [[2.0], [1e200]]])
-    assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100
-
-
-def test_a_series_that_half_matches_is_refused():
-    bags = from_arrays([[[1.0]], [[2.0]], [[3.0]]], ids=["a", "b", "c"])
-    with pytest.raises(ValueError, match="holds the ids of 2 of 3 bags, but not 'b'"):
-        check_targets(pd.Series([1.0, 2.0, 3.0], index=["a", "x", "c"]), bags)
-    with pytest.raises(ValueError, match="The index of y holds 'a' twice"):
-        check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=["a", "a", "b", "c"]), bags)
-    with pytest.raises(ValueError, match="y has 4 values for 3 bags"):
-        check_targets(pd.Series([1.0, 2.0, 3.0, 4.0], index=list("abcd")), bags)

@@ -54,16 +54,15 @@ def test_selection_equals_a_list_of_arrays(bags, arrays, key):
     np.testing.assert_array_equal(chosen.instances, bags.instances[rows])
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.uint64, np.int64])
-def test_small_integer_types_select_from_many_bags(dtype):
-    many = Bags(np.arange(300.0), np.arange(301))
-    assert many[np.array([7, 100], dtype=dtype)].instances.ravel().tolist() == [7, 100]
-
-
-def test_one_bag_is_an_array(bags, arrays):
+def test_one_bag_is_an_array_and_a_run_of_bags_is_a_view(bags, arrays):
     for i in (0, 3, -1, np.int64(2), np.uint8(5)):
         np.testing.assert_array_equal(bags[i], arrays[i])
     np.testing.assert_array_equal(bags[2, ...], arrays[2])
+    assert np.shares_memory(bags[1:4].instances, bags.instances)
+    assert not np.shares_memory(bags[[3, 1]].instances, bags.instances)
+    many = Bags(np.arange(300.0), np.arange(301))
+    for dtype in (np.int8, np.uint8, np.uint64):
+        assert many[np.array([7, 100], dtype=dtype)].instances.ravel().tolist() == [7, 100]
 
 
 @pytest.mark.parametrize("key", [True, np.True_, None, 1.0, [0.5], [[0, 1]], [None], np.ones((2, 6), bool)])
@@ -73,28 +72,19 @@ def test_other_keys_are_refused(bags, key):
 
 
 def test_positions_outside_are_named(bags):
-    with pytest.raises(IndexError, match="no bag at position 6; there are 6"):
-        bags[6]
-    with pytest.raises(IndexError, match="no bag at position -7"):
-        bags[[0, -7, 5]]
-    with pytest.raises(IndexError, match="a mask of 2 for 6 bags"):
-        bags[[True, False]]
+    cases = ((6, "no bag at position 6; there are 6"), ([0, -7, 5], "position -7"), ([True, False], "mask of 2 for 6"))
+    for key, match in cases:
+        with pytest.raises(IndexError, match=match):
+            bags[key]
     with pytest.raises(IndexError, match="selected by one index"):
         bags[0, 1]
 
 
-def test_a_run_of_bags_is_a_view(bags):
-    assert np.shares_memory(bags[1:4].instances, bags.instances)
-    assert not np.shares_memory(bags[[3, 1]].instances, bags.instances)
-
-
 def test_what_is_written_later_shows_in_instances_and_in_nothing_else():
-    """As the docstring says: instances are not copied."""
     array, ids, groups = np.ones((4, 2)), np.array([1, 2]), np.array(["u", "v"], dtype=object)
     bags = Bags(array, [0, 2, 4], ids, groups=groups)
     array[0, 0], ids[1], groups[0] = 9.0, 1, "w"
     assert bags.instances[0, 0] == 9.0 and bags.ids.tolist() == [1, 2] and bags.groups.tolist() == ["u", "v"]
-    assert "is not copied" in Bags.__doc__
 
 
 def test_frozen_without_touching_the_callers_array():
@@ -147,12 +137,12 @@ def test_expand_and_singles_and_replace(bags):
     np.testing.assert_array_equal(singles[5][0], bags.instances[5])
     column = bags.replace(bags.instances[:, 0])
     assert column.n_features == 1 and column.feature_names is None and column.ids.tolist() == list("abcdef")
-    with pytest.raises(ValueError, match="3 rows for 22 instances"):
-        bags.replace(np.ones((3, 1)))
-    with pytest.raises(ValueError, match="2 feature names for 1 columns"):
-        bags.replace(bags.instances[:, :1], feature_names=["x", "y"])
-    with pytest.raises(ValueError, match="bag 'a' has missing feature values"):
-        bags.replace(np.where(np.arange(22) == 2, np.nan, 1.0))
+    for instances, match in (
+        (np.ones((3, 1)), "3 rows for 22 instances"),
+        (np.where(np.arange(22) == 2, np.nan, 1.0), "bag 'a' has missing feature values"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bags.replace(instances)
     with pytest.raises(ValueError, match=r"per_bag must have one entry per bag \(6\), not 2"):
         bags.expand([1, 2])
 
@@ -166,7 +156,10 @@ def test_missing_values_are_kept_only_on_request(arrays):
     assert bags[3:].has_missing and not bags[:3].has_missing  # a selection knows its own
 
 
-def test_infinite_values_are_refused_and_bags_named(arrays):
+def test_infinite_values_and_those_that_cannot_be_squared_are_refused(arrays):
+    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100.*, whose squares are infinite"):
+        from_arrays([[[1.0]], [[2.0], [1e200]]])
+    assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100
     arrays[1][0, 0] = arrays[4][0, 0] = np.inf
     for missing in ("refuse", "keep"):
         with pytest.raises(ValueError, match=r"bag 'b' \(and 1 other\) has infinite feature values; clip"):
@@ -178,12 +171,12 @@ def test_infinite_values_are_refused_and_bags_named(arrays):
     [
         ({"instances": np.ones((2, 2, 2))}, ValueError, "not an array of 3 dimensions.*from_padded"),
         ({"instances": np.array([["a"], ["b"]])}, TypeError, "must be numbers, not <U1"),
-        ({"instances": np.ones((0, 2)), "offsets": [0, 0]}, ValueError, "no instances"),
-        ({"instances": np.ones((2, 0))}, ValueError, "no features"),
+        ({"instances": np.ones((0, 2)), "offsets": [0, 0]}, ValueError, "at least one instance"),
+        ({"instances": np.ones((2, 0))}, ValueError, "at least one instance and one feature"),
         ({"offsets": [0]}, ValueError, "at least two integers"),
         ({"offsets": [0.0, 2.0]}, ValueError, "at least two integers"),
         ({"offsets": [0, 1]}, ValueError, r"from 0 to the number of instances \(2\); these go from 0 to 1"),
-        ({"offsets": [0, 2, 1, 2]}, ValueError, "these fall from 2 to 1"),
+        ({"offsets": [0, 2, 1, 2]}, ValueError, "these go from 0 to 2, and fall"),
         ({"offsets": [0, 0, 2], "ids": ["a", "b"]}, ValueError, "bag 'a' has no instances"),
         ({"ids": ["a"]}, ValueError, r"ids must have one entry per bag \(2\), not 1"),
         ({"ids": "ab"}, ValueError, "not one value"),
@@ -192,24 +185,15 @@ def test_infinite_values_are_refused_and_bags_named(arrays):
         ({"ids": np.array(["2020", "2020"], "M8[ns]")}, ValueError, "bag id 2020-01-01T.* appears twice"),
         ({"ids": [("a", 1), ("b", 2)]}, ValueError, r"ids must be one value per bag, not an array of shape \(2, 2\)"),
         ({"ids": ["a", None]}, ValueError, "bag at position 1 has no id"),
-        ({"ids": [1.0, np.nan]}, ValueError, "bag at position 1 has no id"),
         ({"ids": pd.array([1, None], dtype="Int64")}, ValueError, "bag at position 1 has no id"),
-        ({"ids": np.ma.array([1, 2], mask=[0, 1])}, ValueError, "bag at position 1 has no id"),
         ({"ids": np.ma.array(["u", "v"], mask=[0, 1])}, ValueError, "bag at position 1 has no id"),
         ({"groups": [1]}, ValueError, "groups must have one entry"),
-        ({"groups": ["g", None]}, ValueError, "bag 1 has no group"),
         ({"groups": [1.0, np.nan]}, ValueError, "bag 1 has no group"),
-        ({"groups": np.ma.array(["u", "v"], mask=[0, 1])}, ValueError, "bag 1 has no group"),
         ({"groups": np.array(["g", pd.NA], dtype=object)}, ValueError, "bag 1 has no group"),
         ({"groups": np.array(["2020", "NaT"], "M8[D]")}, ValueError, "bag 1 has no group"),
         ({"feature_names": ["x", "y"]}, ValueError, "2 feature names for 1 columns"),
         ({"instances": np.ones((2, 2)), "feature_names": ["x", "x"]}, ValueError, "feature name 'x' appears twice"),
-        (
-            {"missing": "drop-instances"},
-            ValueError,
-            "be 'refuse', 'impute' or 'keep' here, .*; 'drop-instances' is for tables",
-        ),
-        ({"missing": "drop"}, ValueError, "must be 'refuse', 'impute' or 'keep' here, not 'drop'$"),
+        ({"missing": "drop-instances"}, ValueError, "must be 'refuse', 'impute' or 'keep', not 'drop-instances'$"),
     ],
 )
 def test_refusals(change, error, match):
@@ -218,24 +202,21 @@ def test_refusals(change, error, match):
 
 
 def test_ids_keep_their_types():
-    assert Bags(np.ones(2), [0, 1, 2], ids=[1, "a"]).ids.tolist() == [1, "a"]
-    assert Bags(np.ones(2), [0, 1, 2], ids=[1, "1"]).ids.tolist() == [1, "1"]
-    assert Bags(np.ones(2), [0, 1, 2], ids=np.array(["a", "b"])).ids.dtype == object
+    for ids in ([1, "a"], [1, "1"], np.array(["a", "b"])):
+        assert Bags(np.ones(2), [0, 1, 2], ids=ids).ids.tolist() == list(ids)
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")  # lists of these would be integers
+    assert from_arrays([[[1.0]], [[2.0]]], ids=days).ids.tolist() == [datetime(2020, 1, 1), datetime(2020, 1, 2)]
+    finer = days + np.timedelta64(1, "ns")
+    assert (from_arrays([[[1.0]], [[2.0]]], ids=finer).ids == finer).all()
 
 
 def test_hidden_values_of_a_masked_array_become_missing():
     masked = np.ma.array([[1.0], [2.0]], mask=[[False], [True]])
     with pytest.raises(ValueError, match="bag 0 has missing"):
         Bags(masked, [0, 2])
-    with pytest.raises(ValueError, match="bag 1 has missing"):
-        from_arrays([np.ones((1, 1)), masked])
     assert np.isnan(Bags(masked, [0, 2], missing="keep").instances).sum() == 1
-
-
-def test_hidden_values_of_a_masked_array_of_objects_become_missing():
-    """Also in a bag of which nothing is shown."""
     some = np.ma.array([[1], [Decimal(2)], ["?"]], mask=[[False], [False], [True]], dtype=object)
-    none = np.ma.array([[5], [6]], mask=True, dtype=object)
+    none = np.ma.array([[5], [6]], mask=True, dtype=object)  # a bag of which nothing is shown
     kept = from_arrays([some, none, np.ones((1, 1))], missing="keep").instances
     np.testing.assert_array_equal(kept[:, 0], [1, 2, np.nan, np.nan, np.nan, 1])
     with pytest.raises(ValueError, match=r"bag 0 \(and 1 other\) has missing"):
@@ -258,9 +239,6 @@ def test_three_layouts_of_the_same_bags_agree(arrays):
     assert from_awkward(ragged) == expected
     assert from_awkward(records) == from_arrays(arrays, feature_names=["x", "y", "z"])
     assert from_awkward(ragged[..., 0]) == from_arrays([array[:, 0] for array in arrays])
-
-
-def test_ids_may_be_an_iterator(arrays):
     assert from_arrays(arrays, ids=iter("abcdef")).ids.tolist() == list("abcdef")
 
 
@@ -343,15 +321,6 @@ def test_safe_indexing(bags, indices):
     assert _safe_indexing(bags, indices) == bags[key]
 
 
-def test_dates_in_nanoseconds_stay_dates():
-    """As numbers of nanoseconds they came out of every list and table."""
-    days = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
-    bags = from_arrays([[[1.0]], [[2.0]]], ids=days)
-    assert bags.ids.tolist() == [datetime(2020, 1, 1), datetime(2020, 1, 2)]
-    finer = days + np.timedelta64(1, "ns")
-    assert (from_arrays([[[1.0]], [[2.0]]], ids=finer).ids == finer).all()
-
-
 def test_bags_by_id():
     """An id that is text selects as its position would; an integer is always a position."""
     bags = bw.from_arrays([np.full((i + 1, 2), i) for i in range(4)], ids=["00003", "00001", "a", "00002"])
@@ -390,14 +359,10 @@ def test_bags_become_a_long_table_and_come_back(everything, monkeypatch, hidden)
     again, targets = bw.load(frame, bag="site", target="aod", **roles)
     assert again == bags and targets.tolist() == y.tolist()
     assert list(frame["lon"]) == bags.kept["lon"].tolist() == [7.0, 10.0, 8.0, 9.0]
-
-
-def test_several_targets_of_a_long_table(everything):
-    bags, y = everything
     both = np.column_stack([y, -y])
     for given, names in ((None, ["target_1", "target_2"]), (["aod", "angstrom"], ["aod", "angstrom"])):
         frame = bags.to_frame(both, target=given)
-        assert list(frame.columns)[1:3] == names and frame[names].drop_duplicates().to_numpy().tolist() == both.tolist()
+        assert list(frame.columns)[1:3] == names and np.array_equal(frame[names].to_numpy(), bags.expand(both))
 
 
 def test_names_of_a_long_table(everything, monkeypatch):

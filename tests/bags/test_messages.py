@@ -1,15 +1,12 @@
 import pickle
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import bagwise as bw
-from bagwise.bags.validation import Message, Parameter, ParameterError, ParameterTypeError
+from bagwise.bags.validation import ParameterError, ParameterTypeError
 
-
-def table(**columns):
-    return pd.DataFrame({"site": ["a", "a", "b"], "red": [1.0, 2.0, 3.0], "aod": [0.1, 0.1, 0.3]} | columns)
+TABLE = pd.DataFrame({"site": ["a", "a", "b"], "red": [1.0, 2.0, 3.0], "aod": [0.1, 0.1, 0.3]})
 
 
 @pytest.mark.parametrize(
@@ -17,18 +14,16 @@ def table(**columns):
     [
         ("bag", {}, "bag= is needed"),
         ("bag", {"bag": "sites"}, "there is no column 'sites'"),
-        ("target", {"bag": "site", "target": "aot"}, "there is no column 'aot'"),
         ("target", {"bag": "site", "target": "red"}, "more than one target in column 'red'"),
-        ("groups", {"bag": "site", "groups": "red"}, "rows of more than one group in column 'red'"),
+        ("groups", {"bag": "site", "groups": "red"}, "more than one group in column 'red'"),
         ("features", {"bag": "site", "features": []}, "features is empty"),
-        ("bag_features", {"bag": "site", "bag_features": "site"}, "has another role"),
         ("missing", {"bag": "site", "missing": "drop"}, "missing must be"),
         ("ignore", {"bag": "site", "ignore": "nir"}, "there is no column 'nir'"),
     ],
 )
 def test_errors_carry_the_parameter(parameter, options, words):
     with pytest.raises(ParameterError, match=words) as caught:
-        bw.load(table(), **options)
+        bw.load(TABLE, **options)
     assert caught.value.parameter == parameter
     again = pickle.loads(pickle.dumps(caught.value))
     assert (again.parameter, str(again)) == (parameter, str(caught.value))
@@ -36,13 +31,5 @@ def test_errors_carry_the_parameter(parameter, options, words):
 
 def test_a_wrong_type_is_both_errors():
     with pytest.raises(TypeError, match="the target must be numbers") as caught:
-        bw.load(table(aod=["x", "x", "y"]), bag="site", target="aod")
+        bw.load(TABLE.assign(aod=["x", "x", "y"]), bag="site", target="aod")
     assert isinstance(caught.value, ParameterTypeError) and caught.value.parameter == "target"
-
-
-def test_a_message_keeps_its_parts():
-    with pytest.raises(ParameterError, match="missing='drop-instances'") as caught:
-        bw.from_arrays([np.array([[np.nan]])])
-    message = pickle.loads(pickle.dumps("bagwise: " + caught.value.args[1]))
-    assert isinstance(message, Message) and Parameter("missing", "drop-instances") in message.parts
-    assert "".join(map(str, message.parts)) == message == f"bagwise: {caught.value}"

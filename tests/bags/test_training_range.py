@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression
@@ -17,10 +18,6 @@ rng = np.random.default_rng(0)
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
 NEW, _ = bw.datasets.make_problem("mean", 30, random_state=1)
 KEPT_WITHIN = ("instance-kme", "instance-kme:ridge", "quantile", "instance-mean", "instance-median")
-
-
-def slow(*names):
-    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def made(name):
@@ -68,20 +65,15 @@ def test_one_bad_value_does_not_carry_a_bag_away(name):
 
 
 @pytest.mark.parametrize("stage", [OutOfFold, EachInstance])
-def test_within_the_range_of_training_nothing_changes(stage):
-    inside = moved_to_the_end(NEW)
-    for bags in (inside, inside.replace(inside.instances.astype(np.float32))):
-        clipping, plain = (stage(LinearRegression(), beyond=beyond).fit(BAGS, Y) for beyond in ("clip", "regressor"))
-        within = bags if bags.dtype == np.float64 else within_range(bags, clipping)
-        np.testing.assert_array_equal(clipping.transform(within).instances, plain.transform(within).instances)
-
-
-@pytest.mark.parametrize("stage", [OutOfFold, EachInstance])
 def test_beyond_says_what_becomes_of_values_outside(stage):
     bad = with_value(NEW, BAGS.instances.max() + 1.0)
     clipping, plain = (stage(LinearRegression(), beyond=beyond).fit(BAGS, Y) for beyond in ("clip", "regressor"))
     np.testing.assert_array_equal(clipping.transform(bad).instances, plain.transform(moved_to_the_end(bad)).instances)
     assert plain.transform(bad).instances[3] != clipping.transform(bad).instances[3]
+    inside = moved_to_the_end(NEW)
+    single = inside.replace(inside.instances.astype(np.float32))
+    for bags, within in ((inside, inside), (single, within_range(single, clipping))):
+        np.testing.assert_array_equal(clipping.transform(within).instances, plain.transform(bags).instances)
     with pytest.raises(ValueError, match="beyond must be 'clip' or 'regressor', not 'cut'"):
         clone(plain).set_params(beyond="cut").fit(BAGS, Y)
 
@@ -161,12 +153,9 @@ def test_intervals_warn_once_and_stay_finite_and_near(kind):
     assert Y.min() - 10 * np.ptp(Y) < low < high < Y.max() + 10 * np.ptp(Y)
 
 
-def test_an_outlier_among_the_training_bags_is_not_told_of_while_fitting():
+def test_fitting_and_explaining_warn_at_most_once():
     assert warnings_of(bw.Intervals("aggregated").fit, with_value(BAGS, 1e6), Y) == []
     assert warnings_of(bw.evaluate, with_value(BAGS, 1e6), Y, ["aggregated"]) == []
-
-
-def test_explaining_warns_once():
     model = bw.method("instance-mean").fit(BAGS, Y)
     for kind in ("auto", "leave-one-out"):
         assert len(warnings_of(lambda kind=kind: bw.explain(model, with_value(NEW, -9999.0), kind=kind))) == 1
@@ -184,31 +173,15 @@ def test_missing_values_are_not_outside():
     gaps = BAGS.instances.copy()
     gaps[5, 0] = np.nan
     train = bw.Bags(gaps, BAGS.offsets, missing="keep")
-    stage = EachInstance(_FirstKnown()).fit(train, Y)
-    assert warnings_of(stage.transform, train) == [] and np.isfinite(stage.feature_range_in_).all()
-
-
-class _FirstKnown(LinearRegression):
-    """A regressor that reads missing values, and says so as those of scikit-learn do."""
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
-
-    def fit(self, X, y, sample_weight=None):
-        return super().fit(np.nan_to_num(X), y, sample_weight)
-
-    def predict(self, X):
-        return super().predict(np.nan_to_num(X))
+    model = bw.method("statistics").fit(train, Y)
+    assert warnings_of(model.predict, train) == [] and np.isfinite(model[0].feature_range_in_).all()
 
 
 # Out of core -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["aggregated", "instance-kme:ridge", *slow("input-kme:fourier", "statistics:moments")])
+@pytest.mark.parametrize("name", ["aggregated", "instance-kme:ridge"])
 def test_scale_the_range_the_prediction_and_the_warning_are_the_same(name):
-    pd = pytest.importorskip("pandas")
     columns = [f"x{j}" for j in range(BAGS.n_features)]
     frame = pd.DataFrame(BAGS.instances, columns=columns).assign(site=BAGS.expand(BAGS.ids), aod=BAGS.expand(Y))
     bad = with_value(with_value(NEW, -9999.0, row=3), 5e4, row=NEW.n_instances - 1, column=1)

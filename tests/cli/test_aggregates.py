@@ -1,11 +1,9 @@
 """`bagwise fit --aggregate sum --exposure people --likelihood poisson`, and the map that `predict` writes."""
 
-import csv
-
 import numpy as np
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, refused, run
+from tests.helpers.typed import done, refused, rows_of, run
 
 import bagwise as bw
 
@@ -33,7 +31,7 @@ def test_the_map_is_that_of_the_library_and_adds_up(cells, tmp_path):
     done("predict", cells / "m.bagwise", cells / "cells.csv", *outputs)
     bags, y = bw.load(cells / "cells.csv", bag="district", target="cases", weights="people")
     model = bw.method("aggregate-gp", aggregate="sum", likelihood="poisson").fit(bags, y)
-    rows = list(csv.DictReader((tmp_path / "map.csv").read_text().splitlines()))
+    rows = rows_of(tmp_path / "map.csv")
     values, std = model.predict_instances(bags, return_std=True)
     np.testing.assert_allclose([float(row["prediction"]) for row in rows], values, rtol=1e-9)
     np.testing.assert_allclose([float(row["std"]) for row in rows], std, rtol=1e-9)

@@ -5,64 +5,47 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, run
+from tests.helpers.typed import done, refused, run
 from typer.main import get_command
 
 from bagwise.cli import app
 
-
-@pytest.fixture(autouse=True)
-def few_bags_will_do(monkeypatch):
-    """The tables here have few bags, of which `test_door` has the warning."""
-    monkeypatch.setattr("bagwise.io.table_report.FEWEST", 0)
+COLUMNS = ("--bag", "site", "--target", "aod")
 
 
 @pytest.fixture
-def frame():
-    rng = np.random.default_rng(0)
-    site = np.repeat(["a", "b", "c"], [10, 1, 14])
+def table(tmp_path, monkeypatch):
+    """Return a function that writes three bags with further columns, for which the warning of few bags is off."""
+    monkeypatch.setattr("bagwise.io.table_report.FEWEST", 0)
+    rng, site = np.random.default_rng(0), np.repeat(["a", "b", "c"], [10, 1, 14])
     y = pd.Series({"a": 0.5, "b": 1.5, "c": 2.5})[site].to_numpy()
-    return pd.DataFrame({"site": site, "red": rng.normal(size=25), "nir": rng.normal(size=25), "aod": y})
+    frame = pd.DataFrame({"site": site, "red": rng.normal(size=25), "nir": rng.normal(size=25), "aod": y})
+
+    def write(rows=slice(None), **more):
+        frame.assign(**more)[rows].to_csv(tmp_path / "t.csv", index=False)
+        return tmp_path / "t.csv"
+
+    return write
 
 
-def test_a_table_without_rows(frame, tmp_path):
-    frame[:0].to_csv(tmp_path / "t.csv", index=False)
-    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
-    assert result.exit_code == 1 and "the table has no rows" in result.stdout
-
-
-def test_the_command(frame, tmp_path):
-    frame.assign(day=20190401 + np.arange(25)).to_csv(tmp_path / "t.csv", index=False)
-    result = done("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
+def test_a_table_is_described_and_judged(table, tmp_path):
+    result = done("check", table(day=20190401 + np.arange(25)), *COLUMNS)
     assert "25 rows make 3 bags of 1 to 14 instances (median 10)." in result.stdout
     assert "Target: aod, 0.5 to 2.5, median 1.5." in result.stdout and "warning: column 'day'" in result.stdout
-    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "red", "--json")
-    assert result.exit_code == 1
-    assert "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
-    result = run("check", tmp_path / "nowhere.csv", "--bag", "site")
-    assert result.exit_code == 1 and "bagwise check: there is no file" in result.stderr
+    assert result.stdout.splitlines()[-1].endswith("; read the warnings first.")
+    assert done("check", table(), *COLUMNS).stdout.splitlines()[-1].endswith("as it is.")
+    result = run("check", table(), "--bag", "site", "--target", "red", "--json")
+    assert result.exit_code == 1 and "more than one target" in json.loads(result.stdout)["findings"][0]["text"]
+    refused("check", table(slice(0)), *COLUMNS, words="the table has no rows")
+    refused("check", tmp_path / "nowhere.csv", "--bag", "site", words="bagwise check: there is no file")
 
 
-def test_the_last_line_does_not_pass_over_the_warnings(frame, tmp_path):
-    for doubt, verdict in ((False, "as it is."), (True, "; read the warnings first.")):
-        column = np.where(doubt & (np.arange(25) % 10 == 0), -9999.0, frame["red"])
-        frame.assign(red=column).to_csv(tmp_path / "t.csv", index=False)
-        result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
-        assert result.exit_code == 0 and result.stdout.splitlines()[-1].endswith(verdict)
-
-
-def test_what_is_said_is_said_in_options(frame, tmp_path):
-    """It spoke of bag=, which is a word of the library."""
-    frame.to_csv(tmp_path / "t.csv", index=False)
+def test_advice_names_options_that_can_be_pasted(table):
     for more in ([], ["--json"]):
-        result = run("check", tmp_path / "t.csv", *more)
+        result = run("check", table(), *more)
         assert result.exit_code == 1 and "--bag is needed: the column that says" in result.stdout
         assert "bag=" not in result.stdout
-
-
-def test_a_hint_with_a_blank_can_be_pasted(frame, tmp_path):
-    frame.assign(**{"Land cover": "crop"}).to_csv(tmp_path / "t.csv", index=False)
-    result = run("check", tmp_path / "t.csv", "--bag", "site", "--target", "aod")
+    result = run("check", table(**{"Land cover": "crop"}), *COLUMNS)
     assert "--categories 'Land cover' uses it as a category" in " ".join(result.output.split())
 
 

@@ -39,7 +39,7 @@ FAILS = [
     ((*EVALUATE, "--method", "aggregated", "--fold-column", "folds"), "'folds' (did you mean 'fold'?)"),
     ((*EVALUATE, "--by", "site"), "--by site is the column of bag ids"),
     ((*EVALUATE, "--by", "yea"), "did you mean 'year'?"),
-    ((*EVALUATE, "--by", "a"), "has rows of more than one label in column 'a'"),
+    ((*EVALUATE, "--by", "a"), "has more than one label in column 'a'"),
     ((*EVALUATE, "--out", "run", "--resume"), "There is no run in run to resume"),
     (("predict", "gone.bagwise", "new.csv"), "bagwise predict: there is no file gone.bagwise; give one that"),
     (("predict", ".", "new.csv"), "bagwise predict: . is a folder; give the model file in it"),
@@ -51,18 +51,30 @@ FAILS = [
     ((*PREDICT, "--out", "p.csv", "--instances", "p.csv"), "Two outputs have the name p.csv"),
     ((*PREDICT, "--quantile", 0.001), "a quantile of 0.001 needs more calibration bags"),
     ((*PREDICT, "--by-time"), "--by-time needs --novelty and a column of times"),
+    (
+        ("predict", "model.bagwise", "words.csv"),
+        "with --fill-value 'n/a?'; the model was fitted with numbers in this column",
+    ),
+    (
+        ("importance", "model.bagwise", "words.csv"),
+        "column 'b' is String: 'n/a?' in row 7 (counted from 0) is not a number",
+    ),
+    (
+        ("predict", "model.bagwise", "texts.csv"),
+        "column 'b' is String; the model was fitted with numbers in this column",
+    ),
     ((*IMPORTANCE, "--group", "a,b"), "Write a name and its columns, as in angles=sza,vza"),
     ((*IMPORTANCE, "--group", "both=a,z"), "the group 'both' names the unknown column 'z'; there are a, b, c"),
     ((*IMPORTANCE, "--part", "variance"), "parts must be some of 'whole', 'mean', 'spread'"),
+    (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'"),
     (("datasets", "mean", "--out", "p.xlsx"), "'p.xlsx' should end in .csv or .parquet or .npz"),
 ]
 MISTYPED = [
     (("fit", "nowhere.csv", "--method", "agregated"), "did you mean 'aggregated'"),
     (("fit", "nowhere.csv", "--method", "instance-kme:papr"), "has no preset 'papr'"),
     (("fit", "nowhere.csv", "--method", "random-forest"), "did you mean 'statistics:forest'"),
-    (("fit", "nowhere.csv", "--level", 90), "not between 0.01 and 0.999, the share of targets inside. 90 per cent is"),
+    (("fit", "nowhere.csv", "--level", 90), "90 is not a share between 0 and 1. 90 per cent is --level 0.9."),
     (("fit", "nowhere.csv", "--missing", "skip"), "drop-instances"),
-    (("fit", "nowhere.csv", "--n-jobs", 0), "-1 for all of them"),
     (("fit", "nowhere.csv", "--time-budget", -5), "--time-budget"),
     (("fit", "old.csv", "--folds", 1), "neither a number of folds from 2"),
     (("fit", "old.csv", "--folds", "later"), "neither a number of folds from 2"),
@@ -72,7 +84,7 @@ MISTYPED = [
     ((*PREDICT, "--quantile", 10), "10 per cent is --quantile 0.1"),
     ((*EVALUATE, "--methods", "aggregated,agregated"), "did you mean 'aggregated'"),
     ((*EVALUATE, "--selection", "best"), "'best' is not one of 'nested', 'paper'"),
-    (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'"),
+    (("learning-curve", "old.csv", "--times", 1), "1 is no growth. Give a factor above 1, such as --times 2"),
     (("datasets", "mean", "--bags", 0), "--bags"),
     (("demo", "--bags", 0), "--bags"),
     (("fit",), "Missing argument"),
@@ -90,6 +102,8 @@ def folder(tmp_path_factory):
     frame.to_parquet(place / "old.parquet")
     frame.to_csv(place / "new.csv", index=False)
     frame.drop(columns="b").to_csv(place / "other.csv", index=False)
+    frame.assign(b=frame.b.astype(object).where(frame.index != 7, "n/a?")).to_csv(place / "words.csv", index=False)
+    frame.assign(b="red").to_csv(place / "texts.csv", index=False)
     (place / "notes.txt").write_text("no model")
     names = ("--feature", "a", "--feature", "b", "--feature", "c")
     done("fit", place / "old.csv", *COLUMNS, *names, "--method", "aggregated", "--out", place / "model.bagwise")

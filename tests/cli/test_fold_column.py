@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, run
+from tests.helpers.typed import done, refused, rows_of
 
 import bagwise as bw
 
@@ -31,9 +31,7 @@ def test_forward_folds_are_those_of_the_library(table, tmp_path):
     evaluated = done("evaluate", table, *forward, *how)
     bags, y = bw.load(table, bag="site", target="aod", time="day", ignore=["fold"])
     expected = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds="forward").summary()
-    assert json.loads(evaluated.stdout)["summary"][0]["rmse"] == pytest.approx(
-        float(list(expected["rmse"])[0]), rel=1e-9
-    )
+    assert json.loads(evaluated.stdout)["summary"][0]["rmse"] == pytest.approx(expected["rmse"][0], rel=1e-9)
     done("fit", table, *forward, "--method", "instance-kme:ridge", "--no-intervals", "--out", tmp_path / "m")
     declared = bags.with_validation(bw.Validation("forward"))
     model = bw.method("instance-kme:ridge").fit(declared, y)
@@ -52,24 +50,15 @@ def test_errors_of_forward_folds_are_of_later_bags(table, tmp_path, method):
     assert errors["rmse"] == pytest.approx(np.sqrt(np.mean(model.residuals_**2)), rel=1e-9)
 
 
-def evaluated(tmp_path, what, labels):
-    frame = pd.DataFrame({"site": [f"s{i}" for i in range(12)], "x": range(12), "aod": range(12), what: labels})
-    frame = pd.concat([frame, frame])
-    frame.iloc[12:, 1] += 1
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    how = ("--method", "aggregated", f"--{what}-column", what, "--out", tmp_path / "run")
-    return run("evaluate", tmp_path / "t.csv", *COLUMNS, *how)
-
-
 @pytest.mark.parametrize("what", ["fold", "split"])
-def test_a_missing_label_is_called_what_it_is(tmp_path, what):
-    result = evaluated(tmp_path, what, ["train", "test"] * 5 + [None, None])
-    said = " ".join(result.stderr.split())
-    assert result.exit_code != 0 and "group" not in said
-    assert f"bag 's10' (and 1 other) has rows without a fold in column '{what}'" in said
-    assert "or leave --fold-column out" in said
-
-
-def test_dates_are_folds(tmp_path):
-    assert evaluated(tmp_path, "fold", ["2020-01-01", "2020-01-02", "2020-01-03"] * 4).exit_code == 0
-    assert list(pd.read_csv(tmp_path / "run" / "results.csv")["fold"]) == ["2020-01-01", "2020-01-02", "2020-01-03"]
+def test_dates_are_folds_and_a_missing_label_is_named(tmp_path, what):
+    frame = pd.DataFrame({"site": [f"s{i // 2}" for i in range(24)], "x": range(24), "aod": np.arange(24) // 2})
+    evaluate = ("evaluate", tmp_path / "t.csv", *COLUMNS, "--method", "aggregated", "--out", tmp_path / "run")
+    frame.assign(**{what: np.repeat(["train", "test"] * 5 + [None, None], 2)}).to_csv(tmp_path / "t.csv", index=False)
+    words = f"bag 's10' (and 1 other) has rows without a fold in column '{what}'"
+    said = refused(*evaluate, f"--{what}-column", what, words=words)
+    assert "or leave --fold-column out" in said and "group" not in said
+    days = ["2020-01-01", "2020-01-02", "2020-01-03"]
+    frame.assign(day=np.repeat(days * 4, 2)).to_csv(tmp_path / "t.csv", index=False)
+    done(*evaluate, "--fold-column", "day")
+    assert [row["fold"] for row in rows_of(tmp_path / "run" / "results.csv")] == days

@@ -1,11 +1,10 @@
 """`bagwise importance`, and `bagwise predict --novelty` with and without --by-time."""
 
-import csv
 import json
 
 import pandas as pd
 import pytest
-from tests.helpers.typed import done, run, sample_frame
+from tests.helpers.typed import done, rows_of, run, sample_frame
 
 import bagwise as bw
 
@@ -36,7 +35,7 @@ def test_the_table_is_that_of_the_library(folder, tmp_path):
     assert [row["spread"] for row in found["importance"]] == expected.as_dict()["spread"]
     out = tmp_path / "importance.csv"
     done("importance", model, folder / "old.csv", "--part", "whole", "--repeats", 1, "--out", out)
-    assert list(csv.DictReader(out.read_text().splitlines()))[0].keys() == {"feature", "whole", "whole_error"}
+    assert rows_of(out)[0].keys() == {"feature", "whole", "whole_error"}
     shown = run("importance", model, folder / "old.csv", "--repeats", 1)
     assert shown.stdout.startswith("RMSE ") and "(mean over folds) on bags by models that" in shown.stdout
 
@@ -45,7 +44,7 @@ def test_predict_tells_which_bags_are_like_training(folder, tmp_path):
     model, out = folder / "model.bagwise", tmp_path / "p.csv"
     result = done("predict", model, folder / "moved.csv", "--out", out, "--novelty")
     assert "Of 40 bags, 0 are like the training bags (inside), 0 at the edge and 40 outside" in result.stderr
-    rows = list(csv.DictReader(out.read_text().splitlines()))
+    rows = rows_of(out)
     assert {row["verdict"] for row in rows} == {"outside"} and {row["column_outside"] for row in rows} == {"b"}
     plain = run("predict", model, folder / "old.csv", "--out", out)
     assert "like the training bags" in plain.stderr and "verdict" not in out.read_text()

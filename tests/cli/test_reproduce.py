@@ -1,25 +1,18 @@
 """`bagwise reproduce`, as typed: what is wrong is said before hours are spent, and told by the exit code."""
 
-import csv
 import json
 import pickle
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
-import typer
 from scipy.io import savemat
 from tests.helpers.published_files import crop_frame, matrix, write_aerosol
 from tests.helpers.toy_estimators import TrainMean
-from typer.testing import CliRunner
+from tests.helpers.typed import refused, rows_of, run
 
 from bagwise.evaluation import table1
 from bagwise.evaluation.plan import Entry
-
-verb = import_module("bagwise.cli.reproduce")  # the package has the function under this name
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(verb.reproduce)
 
 MEAN = "instance-MIR (mean)"
 
@@ -49,17 +42,17 @@ def quick(monkeypatch):
     monkeypatch.setattr(table1, "table_entries", lambda **_: [Entry("instance-MIR", lambda seed: TrainMean())])
 
 
-def typed(folder, *more, row=MEAN, environment=None):
-    """The command with few folds; its answer, and what it said in one line."""
+def typed(folder, *more, row=MEAN):
+    """Run the command with few folds; return its result, and its messages in one line."""
     rows = () if row is None else ("--row", row)
-    words = (folder, *rows, "--repeats", 2, "--folds", 2, "--n-jobs", 1, "--out", folder.parent / "run", *more)
-    result = CliRunner().invoke(app, [str(word) for word in words], env=environment)
+    few = ("--repeats", 2, "--folds", 2, "--n-jobs", 1, "--out", folder.parent / "run")
+    result = run("reproduce", folder, *rows, *few, *more)
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result, " ".join(result.stderr.split())
 
 
 def written(folder):
-    return [row["data"] for row in csv.DictReader((folder.parent / "run" / "table1.csv").read_text().splitlines())]
+    return [row["data"] for row in rows_of(folder.parent / "run" / "table1.csv")]
 
 
 # Cells that fail --------------------------------------------------------------------------------------------------
@@ -126,86 +119,56 @@ def test_a_file_that_cannot_be_read_is_named_first_and_the_others_run(folder, qu
     assert "MODIS, 100 x RMSE" in result.stdout and written(folder) == ["MODIS"]
 
 
-def test_an_untrusted_pickle_counts_as_one_that_cannot_be_read(folder, quick):
-    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
-    crop_frame().to_pickle(folder / "CORN.p")
-    result, said = typed(folder)
-    assert result.exit_code == 1 and "pass --trust-pickle" in said and "not run: CORN" in said
-    assert written(folder) == ["MISR1"]
-
-
-def test_a_data_set_asked_for_by_name_must_be_there(folder, quick):
+def test_an_untrusted_pickle_and_a_missing_file_count_as_unreadable(folder, quick):
     write_aerosol(folder, "MISR1", n_bags=8, instances=5)
     result, said = typed(folder, "--data", "WHEAT", "--data", "misr1")
     assert result.exit_code == 1 and "there is no WHEAT.csv or WHEAT.csv.gz or WHEAT.parquet" in said
     assert "MISR1, 100 x RMSE" in result.stdout and "not run: WHEAT" in said
     result, said = typed(folder, "--data", "WHEAT")
     assert result.exit_code == 1 and said.endswith(f"nothing to run in {folder}")
-    assert typed(folder)[0].exit_code == 0  # not asked for, the others are not missed
+    assert typed(folder)[0].exit_code == 0  # files that are not named may be missing
+    crop_frame().to_pickle(folder / "CORN.p")
+    result, said = typed(folder)
+    assert result.exit_code == 1 and "pass --trust-pickle" in said and "not run: CORN" in said
+    assert written(folder) == ["MISR1"]
+    refused("reproduce", folder, "--data", "AOD", words="no data set 'AOD'")
+    (folder.parent / "empty").mkdir()
+    refused("reproduce", folder.parent / "empty", words="nothing to run in")
 
 
-def test_the_table_is_written_after_every_data_set(folder, quick, monkeypatch):
-    write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
-    write_aerosol(folder, "MISR1", n_bags=8, instances=5)
+@pytest.fixture
+def stop(monkeypatch):
+    """Return a function that makes MISR1 end with an error."""
     run_rows = table1.run_rows
 
-    def stopped(name, *data, **options):
-        if name == "MISR1":
-            raise OSError("the disk is full")
-        return run_rows(name, *data, **options)
+    def by(error):
+        def stopped(name, *data, **options):
+            if name == "MISR1":
+                raise error
+            return run_rows(name, *data, **options)
 
-    monkeypatch.setattr(table1, "run_rows", stopped)
-    result, said = typed(folder)
-    assert result.exit_code == 1 and "the disk is full" in said and written(folder) == ["MODIS"]
+        monkeypatch.setattr(table1, "run_rows", stopped if error else run_rows)
+
+    return by
 
 
-def test_a_stopped_run_says_what_is_kept_and_goes_on(folder, quick, monkeypatch):
+def test_a_stopped_run_keeps_what_is_finished_and_continues(folder, quick, stop):
     write_aerosol(folder, "MODIS", n_bags=8, instances=5, features=12)
     write_aerosol(folder, "MISR1", n_bags=8, instances=5)
     result, said = typed(folder, "--resume")
     assert result.exit_code == 1 and "There is no run in" in said
-    run_rows = table1.run_rows
-
-    def stopped(name, *data, **options):
-        if name == "MISR1":
-            raise KeyboardInterrupt
-        return run_rows(name, *data, **options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(table1, "run_rows", stopped)
-        result, said = typed(folder)
+    stop(OSError("the disk is full"))
+    result, said = typed(folder)
+    assert result.exit_code == 1 and "the disk is full" in said and written(folder) == ["MODIS"]
+    stop(KeyboardInterrupt())
+    result, said = typed(folder)
     assert result.exit_code == 130 and f"4 finished cells are stored in {folder.parent / 'run'}" in said
+    stop(None)
     result, said = typed(folder, "--resume")
     assert result.exit_code == 0 and written(folder) == ["MODIS", "MISR1"]
 
 
-# Options ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "words", [("--folds", 0), ("--folds", 1), ("--repeats", 0), ("--inner-folds", 1), ("--n-jobs", 0)]
-)
-def test_numbers_that_make_no_protocol_are_refused(folder, words):
-    result, said = typed(folder, *words)
-    assert result.exit_code == 2 and words[0] in said
-
-
 # The printed table ------------------------------------------------------------------------------------------------
-
-
-def row_of(name, *, selection="none", failed=0):
-    ours = {"paper": 62.45, "paper_se": 1.54, "paper_gap_in_se": 137.44}
-    ours |= {end.replace("paper", to): value for end, value in ours.items() for to in ("nested", "clipped")}
-    return {"data": "WHEAT", "row": name, "published": 4.96, "failed": failed, "selection": selection} | ours
-
-
-ROWS = [row_of(MEAN), row_of("instance-kme-MIR (INV)", selection="paper (optimistic)", failed=3)]
-
-
-def test_columns_show_the_spread_and_the_difference_in_standard_errors():
-    columns = table1._text_columns(ROWS)
-    assert columns["paper"] == ["62.45 ± 1.54 (+137.4)", "* 62.45 ± 1.54 (+137.4)"]
-    assert columns["cells failed"] == ["0", "3"] and "cells failed" not in table1._text_columns(ROWS[:1])
 
 
 def test_a_pipe_has_no_width(folder, quick, monkeypatch):
@@ -220,16 +183,13 @@ def test_a_pipe_has_no_width(folder, quick, monkeypatch):
 def test_only_what_was_chosen_on_the_scoring_folds_is_called_optimistic(folder, monkeypatch):
     monkeypatch.setattr(table1, "PAPER_BANDWIDTHS", (10.0, 100.0))
     monkeypatch.setattr(table1, "PAPER_PENALTIES", (1e-2, 1e-8))
-    write_aerosol(folder, "MISR1", n_bags=12, instances=10)
-    more = ("--row", "instance-MIR (median)", "--inner-folds", 2)
-    plain, _ = typed(folder, *more)
-    assert (
-        plain.exit_code == 0 and "optimistic" not in plain.stdout and "*" not in plain.stdout.replace(table1.NOTE, "")
-    )
+    write_aerosol(folder, "MISR2", n_bags=14, instances=100, ragged=True)
+    more = ("--row", "instance-MIR (median)", "--inner-folds", 2, "--bags-of-100")
+    plain, said = typed(folder, *more)
+    assert plain.exit_code == 0 and "optimistic" not in plain.stdout and "bags have exactly 100 instances" in said
     result, _ = typed(folder, "--row", "instance-kme-MIR (RBF)", *more)
-    assert [line.split()[0] for line in result.stdout.splitlines() if " * " in line and "±" in line] == [
-        "instance-kme-MIR"
-    ]
-    assert table1.OPTIMISTIC in result.stdout
-    found = {row["row"]: row["selection"] for row in json.loads(typed(folder, *more, "--json")[0].stdout)}
-    assert found == {MEAN: "none", "instance-MIR (median)": "none"}
+    marked = [line.split()[0] for line in result.stdout.splitlines() if " * " in line and "±" in line]
+    assert marked == ["instance-kme-MIR"] and table1.OPTIMISTIC in result.stdout
+    rows = json.loads(typed(folder, *more, "--json")[0].stdout)
+    assert {row["row"]: row["selection"] for row in rows} == {MEAN: "none", "instance-MIR (median)": "none"}
+    assert all(np.isfinite([row["paper"], row["nested"], row["paper_se"]]).all() for row in rows)

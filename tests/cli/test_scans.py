@@ -1,13 +1,12 @@
 """`bagwise fit` and `predict` with --engine, as typed."""
 
-import csv
 import json
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from tests.helpers.typed import done, refused, run, sample_frame
+from tests.helpers.typed import done, refused, rows_of, run, sample_frame
 
 import bagwise as bw
 
@@ -84,7 +83,7 @@ def test_a_row_per_bag_in_one_file_or_on_stdout(lake, tmp_path):
     to_file = ("--engine", "stream", "--out", tmp_path / "p.csv")
     result = done("predict", tmp_path / "m.bagwise", lake, *to_file)
     assert "No intervals: the model was fitted without them." in result.stderr
-    rows = list(csv.DictReader((tmp_path / "p.csv").read_text().splitlines()))
+    rows = rows_of(tmp_path / "p.csv")
     printed = run("predict", tmp_path / "m.bagwise", lake, "--engine", "stream", "--json", "--quiet")
     assert [row["site"] for row in rows] == [row["site"] for row in json.loads(printed.stdout)["predictions"]]
     assert len(rows) == 40

@@ -116,20 +116,11 @@ def test_several_targets_are_evaluated_each_in_a_folder(folder):
     assert len(bw.Results.load(folder / "runs" / "protein").predictions("aggregated")["plot"]) == 15
 
 
-@pytest.mark.parametrize(
-    "more, match",
-    [
-        (["--target", "yield", "--targets", "yields.csv"], "--targets is for tables in memory"),
-    ],
-)
-def test_what_is_not_read_chunk_by_chunk_is_refused(more, match):
-    pd.read_csv("pixels.csv").to_parquet("pixels.parquet")
-    refused("fit", "pixels.parquet", "--bag", "plot", *more, "--engine", "stream", "--out", "m4", words=match)
-
-
 def test_models_that_are_not_predicted_chunk_by_chunk(folder):
     table = pd.read_csv("pixels.csv", dtype={"plot": str}).merge(pd.read_csv("yields.csv", dtype={"plot": str}))
     table.drop(columns=["barcode", "sown"]).fillna({"protein": 0.0}).to_parquet("one.parquet")
+    scan = ("--bag", "plot", "--target", "yield", "--targets", "yields.csv", "--engine", "stream", "--out", "m4")
+    refused("fit", "one.parquet", *scan, words="--targets is for tables in memory")
     how = ["one.parquet", "--bag", "plot", "--method", "aggregated", "--no-intervals", "--out", "m5"]
     several = ["--target", "yield", "--target", "protein", "--ignore", "crop"]
     table[["plot", "red"]].to_parquet("two.parquet")

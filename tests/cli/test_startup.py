@@ -4,9 +4,7 @@ import subprocess
 import sys
 
 import pytest
-
-import bagwise as bw
-from bagwise.io.table_output import write_table
+from tests.helpers.typed import done, sample_frame
 
 PROGRAM = """
 import sys
@@ -28,7 +26,6 @@ UNUSED = {
     "fit t.csv --bag bag --target y --method aggregated --out new.bagwise --n-jobs 2": HEAVY
     | {
         "bagwise.auto",
-        "bagwise.reports.charts",
         "joblib.externals.loky.backend.popen_loky_posix",
     },  # nor are workers started
     "predict m.bagwise t.csv": HEAVY
@@ -41,12 +38,9 @@ UNUSED = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     home = tmp_path_factory.mktemp("startup")
-    bags, y = bw.datasets.make_gaussian(60, instances=5)
-    columns = {"bag": bags.expand(bags.ids).tolist(), "y": bags.expand(y).tolist()}
-    write_table(home / "t.csv", columns | {f"x{j}": column.tolist() for j, column in enumerate(bags.instances.T)})
-    loaded, y = bw.load(home / "t.csv", bag="bag", target="y")
-    training = {"columns": {"bag": "bag"}}
-    bw.model_files.save_model(bw.Intervals("aggregated").fit(loaded, y), home / "m.bagwise", training=training)
+    sample_frame(60).rename(columns={"site": "bag", "aod": "y"}).to_csv(home / "t.csv", index=False)
+    columns = ("--bag", "bag", "--target", "y")
+    done("fit", home / "t.csv", *columns, "--method", "aggregated", "--out", home / "m.bagwise")
     return home
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from bagwise import Bags
-from bagwise.datasets import LawPosterior, law_bayes_optimal, make_law
+from bagwise.datasets import law_bayes_optimal, make_law
 
 
 def naive_part(seed, n_bags, s5, noise):
@@ -53,19 +53,14 @@ def test_numbers_of_seed_23():
     )
 
 
-def test_sizes_come_in_the_fractions_of_the_paper():
-    bags, _ = make_law(23, s5=15, parts=["val"])["val"]
-    sizes, counts = np.unique(bags.sizes, return_counts=True)
-    assert dict(zip(sizes.tolist(), counts.tolist(), strict=True)) == {5: 75, 20: 125, 100: 125, 1000: 175}
-
-
-def test_the_seed_decides_and_parts_do_not_depend_on_each_other():
-    alone = make_law(24, s5=50, parts=["val"])
-    both = make_law(24, s5=50, parts=["val", "estop"])
-    other = make_law(25, s5=50, parts=["val"])
+def test_parts_do_not_depend_on_each_other():
+    alone, both, other = (
+        make_law(24, s5=50, parts=["val"]),
+        make_law(24, s5=50, parts=["val", "estop"]),
+        make_law(25, s5=50),
+    )
     assert list(alone) == ["val"] and list(both) == ["val", "estop"]
-    assert alone["val"][0] == both["val"][0]
-    assert alone["val"][0] != other["val"][0]
+    assert alone["val"][0] == both["val"][0] != other["val"][0]
 
 
 @pytest.mark.parametrize(("s5", "mse", "nll"), [(0, 0.139, -0.117), (25, 0.350, 0.372), (50, 0.602, 0.888)])
@@ -96,14 +91,7 @@ def test_noisy_posterior_equals_adaptive_quadrature():
     for bag, row in zip(bags, posterior.log_density, strict=True):
         naive = np.array([sum(np.log(density(x, y)) for x in bag.ravel()) for y in posterior.grid])
         np.testing.assert_allclose(row - row[0], naive - naive[0], atol=1e-4)
-
-
-def test_posteriors_integrate_to_one_and_stay_inside():
-    bags, _ = make_law(23, s5=50, parts=["val"])["val"]
-    posterior = law_bayes_optimal(bags[:20])
-    assert isinstance(posterior, LawPosterior)
     np.testing.assert_allclose(np.trapezoid(np.exp(posterior.log_density), posterior.grid, axis=1), 1, rtol=1e-10)
-    assert (posterior.mean > 4).all() and (posterior.mean < 8).all() and (posterior.sd > 0).all()
 
 
 def test_errors():
@@ -112,7 +100,7 @@ def test_errors():
     with pytest.raises(ValueError, match="there is no part 'valid'; the parts are train, estop, val, test"):
         make_law(23, parts=["valid"])
     for noise in (-1, 0.1):
-        with pytest.raises(ValueError, match=f"noise must be .* 0 or at least 0.2 .* not {noise}"):
+        with pytest.raises(ValueError, match=f"noise must be 0 or at least 0.2 .* not {noise}"):
             law_bayes_optimal(Bags(np.ones((2, 5)), [0, 2]), noise=noise)
     with pytest.raises(ValueError, match=r"bag 1 has values that are not above zero.* pass noise=1.0"):
         law_bayes_optimal(Bags([[1.0], [-1.0]], [0, 1, 2]))

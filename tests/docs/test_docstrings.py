@@ -61,23 +61,6 @@ def test_an_example_is_shown(name):
     assert ">>> " in (section(inspect.getdoc(NAMES[name]) or "", "Examples") or "")
 
 
-def test_what_is_missing_would_be_noticed():
-    def function(a, b, *, c):
-        """One line.
-
-        Parameters
-        ----------
-        a, b : int
-            Not ``c``.
-
-        Returns
-        -------
-        c : int
-        """
-
-    assert undocumented(function) == ["c"] and section(function.__doc__, "Examples") is None
-
-
 def reference() -> dict[str, object]:
     """Return the objects on the API pages by name."""
     return {name: attrgetter(name)(bw) for task in API.TASKS for name in API.names(task)}

@@ -9,9 +9,9 @@ from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise import embeddings
-from bagwise.embeddings import KernelMean, NystroemMean, Pool, SecondKernel, Similarity
+from bagwise.embeddings import KernelMean, NystroemMean, PhaseMean, Pool, SecondKernel, Similarity, SlicedQuantiles
 from bagwise.embeddings.summaries import Embedding
-from bagwise.kernels import Matern32
+from bagwise.kernels import Gaussian, Matern32, PrintedInverse
 from bagwise.testing import zoo
 
 OFFERED = [getattr(embeddings, name) for name in embeddings.__all__]
@@ -64,3 +64,28 @@ def test_bags_with_other_features_and_unfitted_embeddings_are_refused(embedding)
         clone(embedding).transform(ZOO[2]["ragged"])
     with pytest.raises(ValueError, match="fitted on 2"):
         embedding.fit(ZOO[2]["ragged"]).transform(ZOO[3]["ragged"])
+
+
+@pytest.mark.parametrize(
+    ("embedding", "match"),
+    [
+        (KernelMean(Gaussian(1e-4), map="chebyshev"), "too narrow for the range"),
+        (KernelMean(Matern32(), map="chebyshev"), "one feature and a smooth kernel"),
+        (KernelMean(units="metres"), "units must be 'spread' or 'label', not 'metres'"),
+        (NystroemMean(units="metres"), "units must be 'spread' or 'label', not 'metres'"),
+        (NystroemMean(PrintedInverse(1.0)), "not positive definite and has no feature map"),
+        (NystroemMean(pick="best"), "pick must be 'random' or 'k-means', not 'best'"),
+        (NystroemMean(landmarks=0), "number of prototypes must be a whole number above zero, not 0"),
+        (SlicedQuantiles(quantiles=0), "quantiles must be a whole number above zero, not 0"),
+        (SlicedQuantiles(2.5), "directions must be a whole number above zero, not 2.5"),
+        (Similarity(pool="min"), "pool must be 'max' or 'mean', not 'min'"),
+        (PhaseMean(7), "n_features must be even"),
+        (SecondKernel(distance="l3"), "distance must be 'l2' or 'l1', not 'l3'"),
+        (SecondKernel(units="inches"), "units must be 'spread' or 'label', not 'inches'"),
+        (SecondKernel(KernelMean(columns="gram")), "KernelMean returns a Gram matrix, .* Set columns='features'"),
+        (Pool(("average",)), "statistics must be a tuple of mean, median"),
+    ],
+)
+def test_refusals(embedding, match):
+    with pytest.raises(ValueError, match=match):
+        embedding.fit(ZOO[1]["ragged"])

@@ -88,12 +88,3 @@ def test_awkward_bags(name, distance):
     bags = ZOO[name]
     model = EmbeddingRidge(SecondKernel(distance=distance), RidgePath()).fit(bags, np.arange(len(bags)))
     assert np.isfinite(model.predict(bags)).all()
-
-
-def test_refusals():
-    with pytest.raises(ValueError, match="distance must be 'l2' or 'l1', not 'l3'"):
-        SecondKernel(distance="l3").fit(TRAIN)
-    with pytest.raises(ValueError, match="units must be 'spread' or 'label', not 'inches'"):
-        SecondKernel(units="inches").fit(TRAIN)
-    with pytest.raises(ValueError, match="KernelMean returns a Gram matrix, .* Set columns='features'"):
-        SecondKernel(KernelMean(columns="gram")).fit(TRAIN)

@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import bagwise as bw
 from bagwise.embeddings import Pool, Statistics
 from bagwise.model_files import load_model, save_model
+from bagwise.testing import zoo
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -107,3 +109,24 @@ def test_each_column_has_a_name(embedding, missing):
     rows = embedding.fit(bags_of(frame, missing="impute")).transform(bags_of(frame, missing="impute"))
     names = embedding.get_feature_names_out()
     assert rows.shape[1] == len(names) == len(set(names)) and {"max of light", "quantile 0.25 of light"} & set(names)
+
+
+def test_pool_statistics_against_numpy_and_scipy():
+    bags = zoo(n_features=2)["ragged"]
+    pool = Pool(("mean", "median", "variance", "deviation", "skewness", "kurtosis", "min", "max", "quantiles", "size"))
+    rows = pool.fit_transform(bags)
+    for row, bag in zip(rows, bags, strict=True):
+        alone = len(bag) == 1
+        expected = [
+            *bag.mean(0),
+            *np.median(bag, 0),
+            *bag.var(0),
+            *bag.std(0),
+            *([0.0, 0.0] if alone else stats.skew(bag)),
+            *([0.0, 0.0] if alone else stats.kurtosis(bag)),
+            *bag.min(0),
+            *bag.max(0),
+            *np.quantile(bag, [0.1, 0.25, 0.5, 0.75, 0.9], axis=0).ravel(),
+            np.log1p(len(bag)),
+        ]
+        np.testing.assert_allclose(row, expected, rtol=1e-10, atol=1e-12)

@@ -36,16 +36,6 @@ def test_one_method_on_one_set(runs):
     assert "1,100 bags, 22,000 instances" in text and "scikit-learn" in text and "Still to be run" not in text
 
 
-def test_a_part_is_printed_and_the_page_left_alone(runs, monkeypatch, capsys):
-    page = SCRIPT.parents[1] / "docs" / "comparison.md"
-    before = page.read_bytes(), page.stat().st_mtime_ns
-    typed(monkeypatch, "--data", "gaussian-linear", "--method", "aggregated", "--runs", runs)
-    said = capsys.readouterr().out
-    assert (page.read_bytes(), page.stat().st_mtime_ns) == before
-    assert cells(said, "aggregated") == cells((runs.parent / "comparison.md").read_text(), "aggregated")
-    assert "Not written" in said
-
-
 def test_what_is_finished_is_shown_and_the_rest_named(runs, monkeypatch, tmp_path):
     """Nothing is run: the folder stays as it is, and the numbers are those of the run."""
     before = {path: path.stat().st_mtime_ns for path in runs.rglob("*")}
@@ -57,10 +47,3 @@ def test_what_is_finished_is_shown_and_the_rest_named(runs, monkeypatch, tmp_pat
     assert cells(text, "aggregated") == [*cells((runs.parent / "comparison.md").read_text(), "aggregated"), ""]
     assert cells(text, "em") == ["", ""]
     assert "\nStill to be run: gaussian-linear (em); gaussian-nonlinear.\n" in text
-
-
-def test_peers_stand_beside_ours():
-    made = runpy.run_path(str(SCRIPT))
-    assert made["peers"]("mhc2-H-2-IAb")["stack of six (measured)"] == 0.168
-    assert made["peers"]("law-s5-25")["Bayes-optimal"] == 0.350
-    assert all(len(row) == len(made["COLUMNS"]) for row in made["MEASURED"].values())

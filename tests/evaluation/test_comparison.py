@@ -76,6 +76,10 @@ def test_average_ranks_are_those_of_friedman():
 def test_results_compare_against_one_or_all():
     bags, y = sample(30)
     results = evaluate(bags, y, ["aggregated", ("mean", TrainMean()), ("off", TrainMean(shift=1.0))], repeats=2)
+    assert results.distinct_splits().tolist() == list(range(10))
+    values, summary = results.values("aggregated"), results.summary()
+    assert summary["rmse_sd_folds"][0] == pytest.approx(values.std(ddof=1))
+    assert summary["rmse_sd_repeats"][0] == pytest.approx(values.reshape(2, 5).mean(axis=1).std(ddof=1))
     every, one = results.compare(), results.compare(reference="mean", metric="mae")
     assert len(every["p"]) == 3 and (np.array(every["p_holm"]) >= every["p"]).all()
     assert list(one["method"]) == ["aggregated", "off"] and list(one["metric"]) == ["mae"] * 2
@@ -83,15 +87,6 @@ def test_results_compare_against_one_or_all():
         (results.values("aggregated", "mae") - results.values("mean", "mae")).mean()
     )
     assert results.summary()["rank"][0] == 1.0
-
-
-def test_deviations_over_folds_and_over_repeats():
-    bags, y = sample(30)
-    results = evaluate(bags, y, "aggregated", repeats=3)
-    values, summary = results.values("aggregated"), results.summary()
-    assert summary["rmse"][0] == pytest.approx(values.mean())
-    assert summary["rmse_sd_folds"][0] == pytest.approx(values.std(ddof=1))
-    assert summary["rmse_sd_repeats"][0] == pytest.approx(values.reshape(3, 5).mean(axis=1).std(ddof=1))
 
 
 # Repeats of fixed splits vary only the seed ------------------------------------------------------------------------
@@ -125,12 +120,6 @@ def test_deviations_over_fixed_folds_are_of_folds_and_of_seeds():
     assert summary["rmse_sd_repeats"][0] == pytest.approx(values.mean(axis=1).std(ddof=1)) and summary["cells"][0] == 12
     gaps = (results.values("ticket") - results.values("mean")).reshape(4, 3).mean(axis=0)
     assert list(results.compare()["p"]) == pytest.approx([corrected_t_test(gaps, n_train=20, n_test=10).p])
-
-
-def test_dealt_folds_are_all_distinct():
-    bags, y = sample(30)
-    results = evaluate(bags, y, [("mean", TrainMean())], repeats=3, folds=2)
-    assert results.distinct_splits().tolist() == list(range(6))
 
 
 def test_a_split_that_nobody_has_a_value_on_counts_against_nobody():

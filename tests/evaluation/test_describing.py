@@ -24,20 +24,6 @@ def times(k):
     return lambda p: p * k
 
 
-def times_default(k):
-    def multiply(p, factor=k):
-        return p * factor
-
-    return multiply
-
-
-def times_keyword(k):
-    def multiply(p, *, factor=k):
-        return p * factor
-
-    return multiply
-
-
 class Times:
     def __init__(self, k):
         self.k = k
@@ -49,34 +35,15 @@ class Times:
         return p * self.k
 
 
-def counted(k):
-    """A cached function: an object, not a function."""
-    return functools.lru_cache(lambda p: p * k)
-
-
-def compiled(k):
-    return numba.njit(lambda p: p * k)
-
-
-def quick(k):
-    return numba.njit(fastmath=k == 5)(lambda p: p + 1)
-
-
 def dressed(k):
-    """A partial that looks like the function it wraps."""
+    """Return a partial that looks like the function it wraps."""
     return functools.update_wrapper(functools.partial(np.multiply, k), times(1))
 
 
 def marked(k):
-    def multiply(p):
-        return p * multiply.k
-
+    multiply = lambda p: p * multiply.k  # noqa: E731
     multiply.k = k
     return multiply
-
-
-def tensor(k):
-    return pytest.importorskip("torch").full((3,), float(k))
 
 
 def recursive(k):
@@ -86,29 +53,21 @@ def recursive(k):
     return down
 
 
-def locked(k):
-    def multiply(p, lock=threading.Lock()):  # noqa: B008
-        with lock:
-            return p * k
-
-    return multiply
-
-
 MAKERS = {
     "closure": times,
-    "defaults": times_default,
-    "keyword-only default": times_keyword,
+    "defaults": lambda k: lambda p, factor=k: p * factor,
+    "keyword-only default": lambda k: lambda p, *, factor=k: p * factor,
     "object": Times,
     "bound method": lambda k: Times(k).method,
     "partial": lambda k: functools.partial(np.multiply, k),
-    "cached": counted,
-    "compiled": compiled,
-    "compiled in another way": quick,
+    "cached": lambda k: functools.lru_cache(lambda p: p * k),
+    "compiled": lambda k: numba.njit(lambda p: p * k),
+    "compiled in another way": lambda k: numba.njit(fastmath=k == 5)(lambda p: p + 1),
     "partial, dressed": dressed,
     "attribute": marked,
-    "tensor": tensor,
+    "tensor": lambda k: pytest.importorskip("torch").full((3,), float(k)),
     "itself by name": recursive,
-    "beside a lock": locked,
+    "beside a lock": lambda k: lambda p, lock=threading.Lock(): p * k if lock else p,  # noqa: B008
     "a set": lambda k: lambda p, among=frozenset({"a", "b", k}): p in among,
     "inside a container": lambda k: {"by": [times(k)]},
     "vectorised": lambda k: np.vectorize(times(k)),
@@ -255,10 +214,10 @@ class Transformed(TrainMean):
 
 
 def test_a_changed_closure_is_noticed_in_a_results_folder(tmp_path):
-    bags, y = sample(20)
-    first = evaluate(bags, y, [("m", Transformed(times(1.0)))], repeats=1, out=tmp_path)
+    data = sample(20)
+    first, alone = (evaluate(*data, [("m", Transformed(times(k)))], repeats=1) for k in (1.0, 5.0))
+    evaluate(*data, [("m", Transformed(times(1.0)))], repeats=1, out=tmp_path)
     with pytest.warns(UserWarning, match="method 'm' has changed"):
-        second = evaluate(bags, y, [("m", Transformed(times(5.0)))], repeats=1, out=tmp_path)
-    alone = evaluate(bags, y, [("m", Transformed(times(5.0)))], repeats=1)
+        second = evaluate(*data, [("m", Transformed(times(5.0)))], repeats=1, out=tmp_path)
     np.testing.assert_array_equal(second.values("m"), alone.values("m"))
     assert (second.values("m") != first.values("m")).all()

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from tests.helpers.toy_estimators import Failing
+from threadpoolctl import threadpool_info
 
 from bagwise.evaluation import evaluate
 from bagwise.execution import Dask, Processes, Serial
@@ -85,9 +86,9 @@ def test_tasks_are_taken_only_when_there_is_room(executor):
         assert result == task**2 and len(taken) <= task + 2
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can forget the peak so far")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can reset the peak memory")
 def test_memory_and_seconds_are_those_of_the_block():
-    """In a process of its own: here, memory that an earlier test let go would be taken again."""
+    """In a process of its own, because memory that an earlier test freed would be taken again."""
     code = """
 import numpy as np
 from bagwise.execution.tasks import Watch
@@ -102,9 +103,7 @@ print(watch.memory_mb, idle.memory_mb, watch.seconds >= idle.seconds)
     assert 80 < float(taken) < 130 and float(nothing) < 20 and longer == "True"
 
 
-def test_the_last_to_leave_lifts_the_limit():
-    from threadpoolctl import threadpool_info
-
+def test_the_limit_of_threads_ends_with_the_outermost_context():
     def threads():
         return [pool["num_threads"] for pool in threadpool_info()]
 

@@ -18,7 +18,7 @@ def test_points_equal_scikit_learn():
     assert found["mae"] == pytest.approx(sk.mean_absolute_error(Y, P))
     assert found["r2"] == pytest.approx(sk.r2_score(Y, P))
     assert found["pearson"] == pytest.approx(np.corrcoef(Y, P)[0, 1])
-    assert all(np.isnan(found[name]) for name in ("nll", "crps", "coverage90"))
+    assert all(np.isnan(found[name]) for name in ("nll", "crps", "coverage"))
 
 
 def test_crps_is_the_integral_of_squared_distances_of_distributions():
@@ -27,13 +27,13 @@ def test_crps_is_the_integral_of_squared_distances_of_distributions():
         return below + quad(lambda t: norm.sf(t, mean, std) ** 2, y, mean + 12 * std)[0]
 
     expected = np.mean([integral(*one) for one in zip(Y[:5], P[:5], S[:5], strict=True)])
-    assert METRICS["crps"].of(Y[:5], P[:5], S[:5]) == pytest.approx(expected, rel=1e-6)
+    assert METRICS["crps"](Y[:5], P[:5], S[:5]) == pytest.approx(expected, rel=1e-6)
 
 
 def test_a_calibrated_forecast_covers_and_scores_best():
     y = rng.normal(P, S)
     found, wrong = score(y, P, S), score(y, P, 3 * S)
-    assert abs(found["coverage90"] - 0.9) < 0.12
+    assert abs(found["coverage"] - 0.9) < 0.12
     assert found["nll"] < wrong["nll"] and found["crps"] < wrong["crps"]
 
 
@@ -55,9 +55,9 @@ def test_what_differs_by_rounding_alone_does_not_vary():
 
 def test_certainty_is_the_limit_of_small_deviations():
     zero, small = np.zeros(50), np.full(50, 1e-9)
-    assert METRICS["crps"].of(Y, P, zero) == pytest.approx(METRICS["crps"].of(Y, P, small)) == METRICS["mae"].of(Y, P)
-    assert np.isnan(METRICS["nll"].of(Y, P, zero)) and METRICS["coverage90"].of(Y, P, zero) == 0
-    assert METRICS["crps"].of(Y, Y, zero) == 0
+    assert METRICS["crps"](Y, P, zero) == pytest.approx(METRICS["crps"](Y, P, small)) == METRICS["mae"](Y, P)
+    assert np.isnan(METRICS["nll"](Y, P, zero)) and METRICS["coverage"](Y, P, zero) == 0
+    assert METRICS["crps"](Y, Y, zero) == 0
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_nan_is_worst(losses, best):
     assert best_of(losses) == best
 
 
-@pytest.mark.parametrize(("name", "good", "bad"), [("rmse", 1, 2), ("r2", 0.9, 0.1), ("coverage90", 0.88, 0.99)])
+@pytest.mark.parametrize(("name", "good", "bad"), [("rmse", 1, 2), ("r2", 0.9, 0.1), ("coverage", 0.88, 0.99)])
 def test_a_loss_is_smaller_when_better(name, good, bad):
     assert METRICS[name].loss(good) < METRICS[name].loss(bad)
 
@@ -93,9 +93,18 @@ def test_ranks_equal_scipy_and_intervals_equal_their_formulas():
     assert found["pinball"] == pytest.approx(np.mean(losses))
     low, high = norm.ppf(0.05, P, S), norm.ppf(0.95, P, S)
     two = sk.mean_pinball_loss(Y, low, alpha=0.05) + sk.mean_pinball_loss(Y, high, alpha=0.95)
-    assert found["interval90"] == pytest.approx(20 * two)  # Winkler's score is the pinball loss of both ends
-    assert found["coverage90"] == np.mean((low <= Y) & (high >= Y))
+    assert found["interval_score"] == pytest.approx(20 * two)  # Winkler's score is the pinball loss of both ends
+    assert found["coverage"] == np.mean((low <= Y) & (high >= Y))
     assert np.isnan(score(np.ones(4), P[:4])["kendall"]) and np.isnan(score(Y[:4], np.ones(4))["spearman"])
+
+
+def test_intervals_are_judged_at_their_level():
+    found = score(Y, P, S, level=0.8)
+    low, high = norm.ppf(0.1, P, S), norm.ppf(0.9, P, S)
+    two = sk.mean_pinball_loss(Y, low, alpha=0.1) + sk.mean_pinball_loss(Y, high, alpha=0.9)
+    assert found["interval_score"] == pytest.approx(10 * two)
+    assert found["coverage"] == np.mean((low <= Y) & (high >= Y)) == get_metric("coverage", level=0.8)(Y, P, S)
+    assert get_metric("coverage", level=0.8).loss(0.8) == 0
 
 
 def test_a_tie_shares_its_rank():
@@ -107,7 +116,7 @@ def test_own_uncertainty_stands_in_for_the_normal_one():
     own = Uncertainty(np.stack([P - 1, P + 2], axis=1), P[:, None] + norm.ppf(DECILES), np.abs(Y - P))
     found = score(Y, P, None, own)
     assert found["crps"] == pytest.approx(found["mae"]) and np.isnan(found["nll"])
-    assert found["coverage90"] == np.mean((P - 1 <= Y) & (Y <= P + 2))
+    assert found["coverage"] == np.mean((P - 1 <= Y) & (Y <= P + 2))
     assert found["pinball"] == pytest.approx(score(Y, P, np.ones(50))["pinball"])
     again = Uncertainty.of_lists(own.as_lists())
     assert score(Y[:7], P[:7], None, again[:7]) == pytest.approx(

@@ -34,11 +34,6 @@ def test_the_best_on_the_scoring_folds_finds_skill_in_noise(on_noise):
     assert "optimistic" in on_noise["paper"].title() and "optimistic" not in on_noise["nested"].title()
 
 
-def test_without_settings_both_ways_are_the_same(on_noise):
-    nested, paper = (on_noise[mode].values("aggregated") for mode in ("nested", "paper"))
-    np.testing.assert_array_equal(nested, paper)
-
-
 @pytest.mark.parametrize("selection", ["nested", "paper"])
 def test_test_bags_never_reach_tuning(selection):
     toy_estimators.SEEN.clear()

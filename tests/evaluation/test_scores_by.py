@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 from sklearn.metrics import r2_score, root_mean_squared_error
 
 import bagwise as bw
@@ -21,22 +22,15 @@ def results():
 def test_they_are_the_scores_of_the_labels_bags(results):
     rows = results.rows("scores_by")
     assert [(row["method"], row["site"], row["bags"]) for row in rows[:3]] == [
-        ("aggregated", "a", 12),
-        ("aggregated", "b", 17),
-        ("aggregated", "c", 1),
+        ("aggregated", site, bags) for site, bags in (("a", 12), ("b", 17), ("c", 1))
     ]
-    table = {name: np.array(column) for name, column in results.predictions("aggregated").to_dict("list").items()}
-    place = {one: i for i, one in enumerate(BAGS.ids.tolist())}
-    site = SITE[[place[one] for one in table["bag"].tolist()]]
-    parts = [(site == "b") & (table["repeat"] == r) for r in (0, 1)]
-    errors = [root_mean_squared_error(table["target"][at], table["prediction"][at]) for at in parts]
-    assert rows[1]["rmse"] == pytest.approx(np.mean(errors))
-    assert rows[1]["rmse_sd_repeats"] == pytest.approx(np.std(errors, ddof=1))
-    assert rows[1]["r2"] == pytest.approx(
-        np.mean([r2_score(table["target"][a], table["prediction"][a]) for a in parts])
-    )
-    gaps = [np.mean(table["prediction"][at] - table["target"][at]) for at in parts]
-    assert rows[1]["bias"] == pytest.approx(np.mean(gaps))
+    table = results.predictions("aggregated")
+    table = table[SITE[np.searchsorted(BAGS.ids, table["bag"])] == "b"]
+    parts = [(part["target"], part["prediction"]) for _, part in table.groupby("repeat")]
+    errors = [root_mean_squared_error(*part) for part in parts]
+    found = [rows[1][name] for name in ("rmse", "rmse_sd_repeats", "r2", "bias")]
+    r2, bias = (np.mean([of(*part) for part in parts]) for of in (r2_score, lambda y, p: np.mean(p - y)))
+    assert found == pytest.approx([np.mean(errors), np.std(errors, ddof=1), r2, bias])
 
 
 def test_one_bag_has_an_error_and_no_correlation(results):
@@ -49,8 +43,8 @@ def test_one_bag_has_an_error_and_no_correlation(results):
 
 def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
     found = results.rows("summary")
-    assert all(found[0][name] is None for name in ("nll", "crps", "pinball", "interval90", "coverage90"))
-    assert found[1]["nll"] is None and 0.6 < found[1]["coverage90"] <= 1 and 0 < found[1]["crps"] < found[1]["mae"]
+    assert all(found[0][name] is None for name in ("nll", "crps", "pinball", "interval_score", "coverage"))
+    assert found[1]["nll"] is None and 0.6 < found[1]["coverage"] <= 1 and 0 < found[1]["crps"] < found[1]["mae"]
     cell = results.cell("intervals", results.splits[0])
     train = np.setdiff1d(np.arange(30), cell["bags"])
     model = bw.Intervals("aggregated", folds=3).fit(BAGS[train], Y[train])
@@ -60,6 +54,25 @@ def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
     assert cell["scores"]["crps"] == [pytest.approx(expected)]
     pooled = results.pooled("intervals", "crps")
     assert pooled.shape == (2,) and pooled.mean() == pytest.approx(found[1]["crps"], rel=0.2)
+
+
+def test_intervals_are_judged_at_the_level_that_is_asked_for(tmp_path):
+    methods = ["blr", ("intervals", bw.Intervals("aggregated", folds=3))]
+    found = evaluate(BAGS, Y, methods, repeats=1, folds=3, level=0.5, metric="coverage", by=SITE, out=tmp_path)
+    cell = found.cell("blr", found.splits[0])
+    inside = np.abs(np.subtract(cell["predictions"], cell["targets"])) <= norm.ppf(0.75) * np.array(cell["std"])
+    assert cell["scores"]["coverage"] == [inside.mean()]
+    cell = found.cell("intervals", found.splits[0])
+    train = np.setdiff1d(np.arange(30), cell["bags"])
+    model = bw.Intervals("aggregated", folds=3).fit(BAGS[train], Y[train])
+    np.testing.assert_allclose(cell["uncertainty"]["bounds"], model.predict_interval(BAGS[cell["bags"]], level=0.5))
+    again = Results.load(tmp_path)
+    assert again.level == 0.5 and again.rows("scores_by") == found.rows("scores_by")
+    gaps = {row["method"]: abs(row["coverage"] - 0.5) for row in found.ranked()}
+    assert gaps[found.best_method()] == min(gaps.values())
+    assert "50\u00a0% intervals" in bw.reports.write_report(tmp_path, tmp_path / "r.html", explore=False).read_text()
+    with pytest.raises(ValueError, match="level must be a number between 0 and 1, not 90"):
+        evaluate(BAGS, Y, methods, level=90)
 
 
 def test_whole_groups_need_no_warning_and_groups_are_a_label():
@@ -74,17 +87,6 @@ def test_they_are_kept_in_the_folder(tmp_path):
     again = Results.load(tmp_path)
     assert again.by["name"] == "label" and list(again.scores_by()["bags"]) == [12, 17, 1]
     assert (tmp_path / "scores_by.csv").read_text().startswith("method,label,bags,repeats,bias,rmse")
-
-
-def test_results_of_a_version_with_fewer_metrics_still_open(results):
-    cells = [results.ran("aggregated", split) for split in results.splits]
-    old = [cell | {"scores": {k: v for k, v in cell["scores"].items() if k != "kendall"}} for cell in cells]
-    for cell in old:
-        del cell["uncertainty"]
-    record = results.record | {"methods": {"aggregated": results.record["methods"]["aggregated"]}}
-    found = Results({k: v for k, v in record.items() if k != "by"}, old)
-    assert np.isnan(found.summary()["kendall"]).all() and np.isnan(found.table().to_dict("list")["kendall"]).all()
-    assert found.by is None and found.pooled("aggregated").shape == (2,)
 
 
 def test_what_is_refused(results):
@@ -104,16 +106,8 @@ def test_what_is_refused(results):
 
 
 def test_a_method_without_kept_predictions_is_named():
-    space = {"head__penalties": [(1.0,), (10.0,)]}
-    found = evaluate(
-        BAGS,
-        Y,
-        [("searched", bw.EmbeddingRidge(), space), "aggregated"],
-        repeats=1,
-        folds=3,
-        selection="paper",
-        by=SITE,
-        tune=False,
-    )
+    searched = ("searched", bw.EmbeddingRidge(), {"head__penalties": [(1.0,), (10.0,)]})
+    how = {"repeats": 1, "folds": 3, "selection": "paper", "tune": False}
+    found = evaluate(BAGS, Y, [searched, "aggregated"], by=SITE, **how)
     assert set(found.scores_by()["method"]) == {"aggregated"}
     assert "searched has no scores by label: its predictions are not kept" in found.by_notes()[0]

@@ -13,8 +13,7 @@ import bagwise as bw
 from bagwise.bags import BagKFold
 from bagwise.embeddings import Pool
 from bagwise.evaluation import evaluate
-from bagwise.evaluation.selection import as_settings, choose_inside, chooses_by_itself
-from bagwise.kernels import Gaussian
+from bagwise.evaluation.selection import EXPLANATIONS, LABELS, as_settings, choose_inside
 from bagwise.testing.contract_checks import sample
 
 BAGS, Y = sample(40)
@@ -34,11 +33,6 @@ def test_groups_stay_together_while_choosing():
     assert choose_inside(TrainMean(), as_settings({"shift": [5.0, 0.0]}), bags, Y, metric="mae", random_state=0) == {
         "shift": 0.0
     }
-
-
-def test_a_method_with_a_grid_chooses_by_itself():
-    assert not chooses_by_itself(kme())
-    assert chooses_by_itself(kme().set_params(head__grid={"kernel": [Gaussian()]}))
 
 
 @pytest.mark.parametrize("selection", ["nested", "paper"])
@@ -80,7 +74,7 @@ def test_coverage_inside_is_that_of_all_held_out_bags():
     errors = np.sort(np.concatenate([np.abs(y[test] - model.mean_) / model.std_ for model, test in folds]))
     seven, all_of_them = (np.array([errors[-2:].mean(), 2 * errors[-1]]) / norm.ppf(0.95)).tolist()
     settings = as_settings({"factor": [all_of_them, seven]})
-    chosen = choose_inside(Widened(), settings, bags, y, metric="coverage90", random_state=0)
+    chosen = choose_inside(Widened(), settings, bags, y, metric="coverage", random_state=0)
     assert chosen == {"factor": seven}
 
 
@@ -102,3 +96,18 @@ def test_of_two_heads_the_one_with_a_standard_deviation_is_chosen():
     settings = as_settings({"head": [TrainMean(), Spread()]})
     chosen = choose_inside(model, settings, BAGS, Y, metric="nll", random_state=0)
     assert isinstance(chosen["head"], Spread)
+
+
+@pytest.mark.parametrize("selection", ["nested", "paper"])
+def test_only_methods_with_several_settings_are_labelled_by_the_selection(selection):
+    searched = [("searched", TrainMean(), {"shift": [0.0, 1.0]}), ("one", TrainMean(), {"shift": [0.0]})]
+    results = evaluate(BAGS, Y, [*searched, "aggregated"], repeats=1, selection=selection)
+    labels = [LABELS[selection], "none", "none"]
+    assert list(results.summary()["selection"]) == labels
+    assert list(results.table()["selection"]) == [label for label in labels for _ in range(5)]
+    pairs = list(zip(results.compare()["selection"], results.compare()["reference_selection"], strict=True))
+    assert pairs == [(labels[0], "none")] * 2 + [("none", "none")]
+    explained = f"{EXPLANATIONS[selection]} (searched); {EXPLANATIONS['none']} (one, aggregated)"
+    assert results.title() == f"data, selection {labels[0]} and none: {explained}"
+    plain = evaluate(BAGS, Y, ["cluster", "aggregated"], repeats=1, folds=3, tune=False, selection=selection)
+    assert plain.title() == f"data, selection none: {EXPLANATIONS['none']}"

@@ -16,6 +16,7 @@ def bags_of(n, **options):
 
 
 def test_repeats_are_the_random_folds_of_the_library():
+    assert len(make_splits(bags_of(12))) == 50
     bags = bags_of(23)
     splits = make_splits(bags, repeats=2)
     for r in range(2):
@@ -42,10 +43,6 @@ def test_forward_folds_train_on_earlier_bags_only(tmp_path):
     assert len(declared) == 5  # a number changes the number of windows
 
 
-def test_ten_repeats_by_default():
-    assert len(make_splits(bags_of(12))) == 50
-
-
 @pytest.mark.parametrize("ids", [list("abcdefghijkl"), list(range(20, 8, -1))], ids=["text", "numbers"])
 def test_the_order_of_bags_does_not_matter(ids):
     bags = bags_of(12, ids=ids)
@@ -57,13 +54,10 @@ def test_the_order_of_bags_does_not_matter(ids):
     assert tested(bags) == tested(bags[order])
 
 
-def test_groups_stay_together():
+def test_groups_and_repeated_bags_stay_on_one_side():
     groups = np.repeat(np.arange(8), 3)
     for split in make_splits(bags_of(24, groups=groups), repeats=3, folds=4):
         assert not set(groups[split.train]) & set(groups[split.test])
-
-
-def test_a_repeated_bag_stays_on_one_side():
     bags = bags_of(8)[[0, 0, 1, 1, 2, 3, 4, 5, 6, 7]]
     for split in make_splits(bags, repeats=3):
         assert not set(bags.ids[split.train].tolist()) & set(bags.ids[split.test].tolist())
@@ -80,41 +74,27 @@ def test_train_and_test_from_a_column():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "error", "message"),
     [
-        ({"folds": 7}, "7 folds need at least 7 bags, and there are 6"),
-        ({"folds": 1}, "folds must be at least 2"),
-        ({"repeats": 0}, "repeats must be at least 1, not 0"),
-        ({"fold": [0] * 6}, "Every bag is in fold 0. Fixed folds need at least two"),
-        ({"fold": [0, 1]}, r"fold must have one label per bag \(6\), not shape \(2,\)"),
-        ({"split": ["train"] * 6}, r"and both must occur; got \['train'\]"),
-        ({"split": ["train"] * 5 + ["val"]}, r"got \['train', 'val'\]"),
-        ({"split": ["train"] * 6, "fold": [0] * 6}, "not both"),
+        ({"folds": 7}, ValueError, "7 folds need at least 7 bags, and there are 6"),
+        ({"folds": 1}, ValueError, "folds must be at least 2"),
+        ({"folds": 2.0}, TypeError, "folds must be a whole number, 'auto' or 'each', not 2.0"),
+        ({"repeats": 0}, ValueError, "repeats must be at least 1, not 0"),
+        ({"repeats": 1.5}, TypeError, "repeats must be a whole number, not 1.5"),
+        ({"random_state": None}, TypeError, "random_state must be a whole number, not None; repeat r has the seed"),
+        ({"random_state": True}, TypeError, "random_state must be a whole number, not True"),
+        ({"random_state": -1}, ValueError, r"random_state must be from 0 to 2\*\*32 - 1, not -1"),
+        ({"random_state": 2**32}, ValueError, r"random_state must be from 0 to 2\*\*32 - 1"),
+        ({"fold": [0] * 6}, ValueError, "Every bag is in fold 0. Fixed folds need at least two"),
+        ({"fold": [0, 1]}, ValueError, r"fold must have one label per bag \(6\), not shape \(2,\)"),
+        ({"split": ["train"] * 6}, ValueError, r"and both must occur; got \['train'\]"),
+        ({"split": ["train"] * 5 + ["val"]}, ValueError, r"got \['train', 'val'\]"),
+        ({"split": ["train"] * 6, "fold": [0] * 6}, ValueError, "not both"),
     ],
 )
-def test_refusals(options, message):
-    with pytest.raises(ValueError, match=message):
+def test_refusals(options, error, message):
+    with pytest.raises(error, match=message):
         make_splits(bags_of(6), **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"folds": 2.0}, "folds must be a whole number, 'auto' or 'each', not 2.0"),
-        ({"repeats": 1.5}, "repeats must be a whole number, not 1.5"),
-        ({"random_state": None}, "random_state must be a whole number, not None; repeat r has the seed random_state"),
-        ({"random_state": True}, "random_state must be a whole number, not True"),
-    ],
-)
-def test_what_is_no_whole_number_is_refused(options, message):
-    with pytest.raises(TypeError, match=message):
-        make_splits(bags_of(6), **options)
-
-
-@pytest.mark.parametrize("seed", [-1, 2**32])
-def test_a_seed_out_of_range_is_refused(seed):
-    with pytest.raises(ValueError, match=rf"random_state must be from 0 to 2\*\*32 - 1, not {seed}"):
-        make_splits(bags_of(6), random_state=seed)
 
 
 DAYS = ["2020-01-02", "2020-01-01"] * 3
@@ -158,20 +138,14 @@ def test_a_bag_without_a_label_is_refused_by_name(labels, what):
 
 def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
     bags, y = bw.testing.contract_checks.sample(12)
-    fold = np.array(["2020-01-01", "2020-01-02", "2020-01-03"] * 4, dtype="M8[D]")
+    days = ["2020-01-01", "2020-01-02", "2020-01-03"]
+    fold = np.array(days * 4, dtype="M8[D]")
     written = evaluate(bags, y, ["aggregated"], fold=fold, random_state=np.int64(3), out=tmp_path)
     read = Results.load(tmp_path)
-    assert (
-        read.table().to_dict("list")["fold"]
-        == written.table().to_dict("list")["fold"]
-        == ["2020-01-01", "2020-01-02", "2020-01-03"]
-    )
-    assert (
-        read.record["random_state"] == 3
-        and read.table().to_dict("list")["rmse"] == written.table().to_dict("list")["rmse"]
-    )
+    assert [row["fold"] for row in read.rows("table")] == days and read.record["random_state"] == 3
+    assert read.rows("table") == written.rows("table")
 
 
-def test_a_torn_group_is_told():
+def test_a_divided_group_is_warned_of():
     with pytest.warns(UserWarning, match="folds separate bags of one group"):
         make_splits(bags_of(4, groups=[1, 1, 2, 2]), fold=[0, 1, 1, 1])

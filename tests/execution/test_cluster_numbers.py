@@ -1,6 +1,7 @@
 """Inside `cluster` the workers do the work, and every number is the one found without."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from joblib import parallel_config
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor, cross_validation
@@ -88,16 +88,9 @@ def test_auto_knows_how_many_work_when_it_guesses_how_long_a_member_takes(client
         return CrossValidation(BAGS, Y, splits, n_jobs=n_jobs, budget=TimeBudget(10)).too_long(member, 0.0)
 
     # 75/16 s for a fit: six without a fold, one after another or by two at a time, and one to all bags, 5/4 of that
-    assert guess(None).startswith("about 34 s")
+    assert "about 34 s" in guess(None)
     with cluster(client):
-        assert guess(None).startswith("about 20 s") and guess(1).startswith("about 34 s")
-
-
-@pytest.mark.slow
-def test_networks_in_processes_that_somebody_chose():
-    with parallel_config(backend="loky", n_jobs=2):
-        found = kme().fit(BAGS, Y).predict(BAGS)
-    np.testing.assert_array_equal(found, kme().fit(BAGS, Y).predict(BAGS))
+        assert "about 20 s" in guess(None) and "about 34 s" in guess(1)
 
 
 def test_cells_of_an_evaluation(client):
@@ -142,18 +135,10 @@ def test_a_search_of_scikit_learn(client):
     assert tasks["_jobs"] == 6
 
 
-def test_a_client_that_came_stays_open(client):
-    with cluster(client) as same:
-        assert same is client
-    assert client.status == "running"
-
-
 def test_a_client_that_was_opened_is_closed(client):
-    with cluster(client.scheduler_info()["address"]) as opened:
-        assert opened is not client and opened.status == "running"
-        found = kme().fit(BAGS, Y).predict(BAGS)
+    with cluster(client.scheduler_info()["address"]) as opened, cluster(client) as same:
+        assert same is client and opened is not client and opened.status == "running"
     assert opened.status == "closed" and client.status == "running"
-    np.testing.assert_array_equal(found, kme().fit(BAGS, Y).predict(BAGS))
 
 
 def test_processes_of_this_machine_end_with_the_context():
@@ -198,8 +183,6 @@ def test_a_worker_that_is_killed_changes_nothing(client):
 @pytest.mark.slow
 def test_a_script_without_a_door_is_told(tmp_path):
     """Workers import the script; where starting them is not behind ``__main__`` they would start workers."""
-    import subprocess
-
     (tmp_path / "script.py").write_text("import bagwise as bw\nwith bw.cluster(n_workers=1):\n    pass\n")
     started = time.perf_counter()
     done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=120)

@@ -16,7 +16,7 @@ from tests.helpers import cluster_jobs as jobs
 from bagwise.auto.cross_validation import CrossValidation
 from bagwise.auto.members import Member
 from bagwise.bags.folds import Folds
-from bagwise.execution import Dask, cluster, dask_cluster, executor_for
+from bagwise.execution import Dask, cluster, dask_cluster
 from bagwise.execution.dask_cluster import NoWorkers
 from bagwise.testing.contract_checks import sample
 
@@ -133,18 +133,6 @@ def test_the_scheduler_is_gone():
                 ConnectionError, match="the cluster has dropped its tasks; is its scheduler still there"
             ):
                 Parallel()(delayed(time.sleep)(5) for _ in range(3))
-
-
-def test_tasks_are_dropped(threads_only):
-    """As they are when the connection to the scheduler is lost."""
-    client = executor_for(None).client
-
-    def drop():
-        client.cancel([distributed.Future(key, client) for key in list(client.futures)], force=True)
-
-    threading.Timer(0.3, drop).start()
-    with pytest.raises(ConnectionError, match="the cluster has dropped its tasks; is its scheduler still there"):
-        Parallel()(delayed(time.sleep)(1) for _ in range(3))
 
 
 def test_no_member_of_auto_is_blamed_for_a_cluster_that_is_gone():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.explanations.drift import detect_drift
+from bagwise.explanations.novelty_verdicts import detect_drift
 
 
 def test_false_alarms_are_at_most_the_level():

@@ -35,7 +35,6 @@ ADDITIVE = [
     ("aggregate-gp", "default"),
 ]
 WEIGHTED = ["instance-median", "cluster", "salience", "prime", "pruning", "em", "bmir"]
-OTHERS = ["shrinkage", "phase", "quantile", "sliced-wasserstein", "statistics", "miles"]
 _fitted = {}
 
 
@@ -50,7 +49,7 @@ def bag_sums(values, bags=NEW):
 
 
 @pytest.mark.parametrize(("name", "preset"), ADDITIVE)
-def test_contributions_sum_to_the_prediction(name, preset):
+def test_contributions_are_what_instances_alone_predict_and_sum_to_the_prediction(name, preset):
     model = fitted(name, preset)
     predictions = model.predict(NEW)
     # Before rounding is divided among the instances, too: the sums are the method's own.
@@ -59,13 +58,8 @@ def test_contributions_sum_to_the_prediction(name, preset):
     assert explanation.kind == "contributions" and explanation.values is explanation.contributions
     np.testing.assert_allclose(bag_sums(explanation.values), predictions, rtol=1e-12)
     np.testing.assert_array_equal(explanation.predictions, predictions)
-
-
-@pytest.mark.parametrize(("name", "preset"), ADDITIVE)
-def test_a_contribution_is_what_the_instance_alone_predicts_over_size(name, preset):
-    model = fitted(name, preset)
     alone = model.predict(NEW.singles()) / NEW.expand(NEW.sizes)
-    np.testing.assert_allclose(explain(model, NEW).contributions, alone, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(explanation.contributions, alone, rtol=1e-7, atol=1e-9)
 
 
 QUICK = [name for name in bw.method_names() if name not in ("auto", "bdr")]
@@ -77,6 +71,8 @@ def test_a_card_says_what_explain_has(name):
     has = {kind for kind in ("contributions", "weights") if told[kind] is not None}
     chosen = {"contributions"} if name == "input-kme" else set()  # if the linear second kernel was
     assert has - chosen == set(bw.method_card(name).gives) - {"std"} - chosen
+    if not has:
+        assert explain(fitted(name), NEW[:5]).kind == "leave-one-out"
 
 
 def carrying(bags, seed):
@@ -115,13 +111,6 @@ def test_the_prediction_is_the_weighted_mean_of_instance_predictions(name):
     np.testing.assert_allclose(
         bag_sums(explanation.weights * explanation.instance_predictions), model.predict(NEW), rtol=1e-9, atol=1e-12
     )
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_others_are_explained_by_leaving_out(name):
-    explanation = explain(fitted(name), NEW)
-    assert explanation.kind == "leave-one-out" and explanation.values is explanation.effects
-    assert explanation.contributions is None and explanation.weights is None
 
 
 def test_a_median_weighs_its_middle_instances_and_ties_share():
@@ -163,8 +152,8 @@ def test_contributions_do_not_need_memory_for_all_instances(monkeypatch):
     model = EmbeddingRidge(NystroemMean()).fit(BAGS, Y)
     whole, seen = model.contributions(NEW), []
     monkeypatch.setattr("bagwise.regressors.pipeline.BLOCK_BAGS", 7)
-    transform = NystroemMean.transform
-    monkeypatch.setattr(NystroemMean, "transform", lambda self, bags: seen.append(len(bags)) or transform(self, bags))
+    project = NystroemMean.project
+    monkeypatch.setattr(NystroemMean, "project", lambda self, bags, w: seen.append(len(bags)) or project(self, bags, w))
     np.testing.assert_allclose(model.contributions(NEW), whole, rtol=1e-12)
     assert max(seen[:-1]) == 7 and len(seen) > NEW.n_instances // 7
 
@@ -217,8 +206,6 @@ def test_searches_and_pipelines_of_pipelines_are_looked_into():
 def test_rows_of_a_plain_regressor_have_no_instances():
     model = make_pipeline(Pool(("mean",)), Ridge()).fit(BAGS, Y)
     assert explain(model, NEW).kind == "leave-one-out"
-    with pytest.raises(ValueError, match="Pipeline has no weights of instances; it offers 'leave-one-out'"):
-        explain(model, NEW, kind="weights")
 
 
 class Own:
@@ -275,9 +262,7 @@ def test_table():
 
 
 def test_refusals():
-    with pytest.raises(
-        ValueError, match="kind must be 'auto', 'contributions', 'weights', 'leave-one-out', not 'shap'"
-    ):
+    with pytest.raises(ValueError, match="kind must be 'auto', 'contributions', .*, not 'shap'"):
         explain(fitted("aggregated"), NEW, kind="shap")
     with pytest.raises(ValueError, match="has no weights of instances; it offers 'contributions', 'leave-one-out'"):
         explain(fitted("aggregated"), NEW, kind="weights")

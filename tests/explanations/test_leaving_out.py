@@ -56,14 +56,6 @@ def test_processes_change_nothing(monkeypatch):
     np.testing.assert_array_equal(explain(model, BAGS, n_jobs=2).effects, explain(model, BAGS).effects)
 
 
-def test_blocks_are_bounded_and_miss_nothing():
-    rows = np.array([3, 3, 3, 20, 1, 1, 1, 1, 1, 1])
-    blocks = list(leaving_out._blocks(rows, 7))
-    assert np.concatenate([np.arange(10)[block] for block in blocks]).tolist() == list(range(10))
-    assert [int(rows[block].sum()) for block in blocks] == [6, 3, 20, 6]
-    assert list(leaving_out._blocks(np.array([], dtype=int), 7)) == []
-
-
 def test_rowwise_stages_see_every_instance_once(monkeypatch):
     model, seen = bw.method("instance-median").fit(BAGS, Y), []
     stage = type(model["instances"])
@@ -71,21 +63,6 @@ def test_rowwise_stages_see_every_instance_once(monkeypatch):
     monkeypatch.setattr(stage, "transform", lambda self, bags: seen.append(bags.n_instances) or transform(self, bags))
     explain(model, BAGS, kind="leave-one-out")
     assert max(seen) == BAGS.n_instances
-
-
-def test_what_bags_carry_goes_along():
-    bags = bw.from_arrays(list(BAGS), groups=np.arange(40) // 2, feature_names=["a", "b", "c"])
-    bags = bags.with_weights(np.arange(1.0, bags.n_instances + 1)).with_covariates(np.arange(40.0), ["sun"])
-    left_out = np.flatnonzero(bags.expand(bags.sizes) > 1)[[0, 3, 9]]
-    reduced = leaving_out.without_each(bags, left_out)
-    which = bags.expand(np.arange(40))[left_out]
-    assert reduced.feature_names == ("a", "b", "c") and reduced.groups.tolist() == (which // 2).tolist()
-    assert reduced.covariates[:, 0].tolist() == which.tolist() and reduced.covariate_names == ("sun",)
-    weights = np.split(reduced.weights, reduced.offsets[1:-1])
-    for bag, weight, i, row in zip(reduced, weights, which, left_out, strict=True):
-        kept = np.setdiff1d(bags.rows([i]), row)
-        np.testing.assert_array_equal(bag, bags.instances[kept])
-        np.testing.assert_array_equal(weight, bags.weights[kept])
 
 
 @pytest.mark.parametrize("name", ["aggregated", "instance-kme", "quantile"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.bags.checks import FEWEST, TrainingProfile
+from bagwise.bags.training_profile import FEWEST, TrainingProfile
 
 NAMES = ["red", "nir", "sza"]
 

@@ -8,7 +8,7 @@ import pytest
 import bagwise as bw
 from bagwise.explanations.subset_predictions import ADDITIVE
 from bagwise.io.conditions import as_where
-from bagwise.regressors.target_limits import without_limits
+from bagwise.regressors.pipeline import without_limits
 
 
 def districts(n=60, *, seed=0, columns=2):

@@ -63,9 +63,9 @@ def bags_read(scan):
     """Return all bags of a scan in the order in which they first appear, and their targets."""
     with Passes() as passes:
         data = TrainingData.of(scan, passes)
-        order = np.argsort(data.bag_arrays.first, kind="stable")
+        order = np.argsort(data.first, kind="stable")
         bags = data.gather(np.ones(len(data), dtype=bool))[order]
-        return bags, None if data.bag_arrays.y is None else data.bag_arrays.y[order]
+        return bags, None if data.y is None else data.y[order]
 
 
 def scanned(source, **options):

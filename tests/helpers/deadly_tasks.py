@@ -1,4 +1,4 @@
-"""Tasks and a method that kill their process; light to import, because workers import this file."""
+"""Tasks that kill their process; light to import, because workers import this file."""
 
 import os
 import signal
@@ -23,16 +23,16 @@ def tireless(task, folder):
             time.sleep(0.05)
 
 
-# A method of the catalogue that dies where bag 0 is among the training bags: in one of two folds.
+# A method of the catalogue that dies where bag 0 is not among the training bags: in one of two folds.
 COMMAND = """
 import sys
 import bagwise as bw
 from bagwise.methods import Card
 from bagwise.methods.catalogue import register
 from bagwise.testing.contract_checks import sample
-from tests.helpers.deadly_method import Deadly
+from tests.helpers.toy_estimators import Failing
 
-register(Card("deadly", "dies", "-", "-", "-", {"default": lambda *, random_state=0, n_jobs=None: Deadly()}))
+register(Card("deadly", "dies", "-", "-", "-", {"default": lambda *, random_state=0, n_jobs=None: Failing(0, "die")}))
 bw.save_npz(sys.argv[1], *sample(20))
 from bagwise.cli import app
 app(f"evaluate {sys.argv[1]} --method deadly --out {sys.argv[2]} --folds 2 --repeats 1 --n-jobs 2".split())

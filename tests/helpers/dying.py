@@ -8,20 +8,20 @@ from bagwise.execution import Dask
 
 
 class DyingOnce:
-    """Function of numbered tasks that kills its process at the first attempt of one task."""
+    """Function of tasks that kills its process at the first attempt of one task."""
 
     def __init__(self, function, number: int, mark: Path):
         self.function, self.number, self.mark, self.name = function, number, mark, function.name
 
-    def __call__(self, numbered, *shared):
-        if numbered[0] == self.number:
+    def __call__(self, task, *shared):
+        if int(task.place.name) == self.number:
             try:
                 self.mark.touch(exist_ok=False)
             except FileExistsError:
                 pass
             else:
                 os.kill(os.getpid(), signal.SIGKILL)
-        return self.function(numbered, *shared)
+        return self.function(task, *shared)
 
 
 class Deadly(Dask):

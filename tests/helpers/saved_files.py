@@ -7,13 +7,23 @@ import json
 from functools import cache
 
 import numpy as np
+import pytest
 from sklearn.linear_model import Ridge
 
 from bagwise.embeddings import Pool
+from bagwise.model_files import load_model
 from bagwise.model_files.archive import pack, unpack
 from bagwise.model_files.model_file import dump, versions
 from bagwise.regressors.pipeline import BagPipeline
 from bagwise.testing.contract_checks import sample
+
+
+def refused(data: bytes, words: str, tmp_path) -> None:
+    """Check that a file with this content is refused in one line."""
+    (tmp_path / "m").write_bytes(data)
+    with pytest.raises(ValueError, match=words) as caught:
+        load_model(tmp_path / "m")
+    assert "\n" not in str(caught.value)
 
 
 def small_model(head=None):
@@ -51,6 +61,14 @@ def put_into_head(plan: dict, state: dict) -> None:
 
 def steps_of(plan: dict) -> list:
     return plan["content"]["content"]["steps"]["content"]
+
+
+def find(plan, name: str):
+    """Return the node of a class in a plan, or None."""
+    inner = list(plan.values()) if isinstance(plan, dict) else plan if isinstance(plan, list) else []
+    if isinstance(plan, dict) and plan.get("__class__") == name:
+        return plan
+    return next((found for one in inner if (found := find(one, name)) is not None), None)
 
 
 def node(loader: str, name: str, **rest) -> dict:

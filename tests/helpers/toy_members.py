@@ -3,8 +3,24 @@
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 
+import bagwise as bw
+from bagwise.auto.cross_validation import CrossValidation
 from bagwise.bags import check_bags, remember_columns
+from bagwise.bags.folds import Folds
 from bagwise.bags.segments import segment_mean
+
+
+def problem(n=60, seed=0, noise=0.3, **options):
+    """y is the sum of the centres of two columns; bags of two to five instances."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(n, 3))
+    bags = bw.from_arrays([c + 0.1 * rng.normal(size=(rng.integers(2, 6), 3)) for c in centres], **options)
+    return bags, centres[:, 0] + centres[:, 1] + noise * rng.normal(size=n)
+
+
+def five_folds(bags, y, **options):
+    """Cross-validation on five folds, of every fifth bag each."""
+    return CrossValidation(bags, y, [Folds(np.arange(len(y)) % 5)], **options)
 
 
 class Column(RegressorMixin, BaseEstimator):
@@ -63,3 +79,6 @@ class Counting(Wild):
     def fit(self, bags, y, sample_weight=None):
         Counting.fits += 1
         return super().fit(bags, y, sample_weight)
+
+
+TWO = [("first", Column(0)), ("second", Column(1))]

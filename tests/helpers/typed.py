@@ -1,5 +1,8 @@
 """The command line in tests: run a command, expect success, or expect one message."""
 
+import csv
+from pathlib import Path
+
 import pandas as pd
 from typer.testing import CliRunner
 
@@ -25,6 +28,12 @@ def refused(*arguments, words, code=1):
     output = " ".join(result.output.replace("│", " ").split())
     assert result.exit_code == code and words in output and "Traceback" not in output, result.output
     return output
+
+
+def rows_of(source) -> list[dict[str, str]]:
+    """Return the rows of a csv file, or of the text of one."""
+    text = source.read_text() if isinstance(source, Path) else source
+    return list(csv.DictReader(text.splitlines()))
 
 
 def sample_frame(n_bags, *, random_state=0):

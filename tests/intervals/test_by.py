@@ -75,14 +75,6 @@ def test_a_covariate_and_a_category_do_as_well(tmp_path):
     assert np.array_equal(again.predict_interval(loaded), by_category.predict_interval(loaded))
 
 
-def test_held_out_intervals_cover_within_each_site():
-    bags, y, site = make_sites(150, 3)
-    model = bw.Intervals("aggregated", by="site", scale="none").fit(bags, y)
-    low, high = model.held_out_interval(bags, y).T
-    inside = (low <= y) & (y <= high)
-    assert all(0.83 <= inside[site == k].mean() <= 0.97 for k in range(4))
-
-
 def test_a_column_that_is_not_there_or_varies_is_named():
     bags, y, _ = make_sites(10, 0)
     with pytest.raises(ValueError, match="'field'.*'site'"):

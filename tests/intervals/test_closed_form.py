@@ -8,7 +8,7 @@ import bagwise as bw
 from bagwise.embeddings import KernelMean, Pool, SecondKernel
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.intervals import Intervals
-from bagwise.intervals.calibration import FoldModels, LeavingOut, LeftOutHead, LeftOutRidge, leave_out_of_ridge
+from bagwise.intervals.calibration import FoldModels, LeavingOut, LeftOutHead, LeftOutRidge, by_ridge
 from bagwise.kernels import Gaussian
 from bagwise.regressors import EmbeddingRidge, RidgePath
 
@@ -30,7 +30,7 @@ def test_left_out_predictions_at_new_rows_are_those_of_a_refit(kernel, groups, w
     head = LeavingOut((0.3,), scaling="none", fit_intercept=intercept, kernel=kernel)
     head.fit(rows, Y, sample_weight=weights, groups=groups)
     unit = np.arange(20) if groups is None else np.unique(groups, return_inverse=True)[1]
-    got = LeftOutHead(head, head.smoother(), unit).predict(new)
+    got = LeftOutHead(head, unit).predict(new)
     w = np.ones(20) if weights is None else weights / weights.mean()
     for u in range(unit.max() + 1):
         kept = unit != u
@@ -44,9 +44,9 @@ def test_left_out_predictions_at_new_rows_are_those_of_a_refit(kernel, groups, w
 def test_a_method_leaves_its_training_bags_out(embedding):
     """Asked about a training bag, the model without it is off by the free residual."""
     column = BAGS.replace(BAGS.instances[:, :1])
-    ridge = leave_out_of_ridge(EmbeddingRidge(embedding, RidgePath((1e-3,)), offset="mean"), column, TARGETS, None)
-    left_out = ridge.predict_folds(column)[np.arange(30), np.arange(30)]
-    np.testing.assert_allclose(TARGETS - left_out, ridge.residuals, rtol=1e-6, atol=1e-9)
+    ridge = by_ridge(EmbeddingRidge(embedding, RidgePath((1e-3,)), offset="mean"), column, TARGETS, None)
+    left_out = ridge.left_out.predict_folds(column)[np.arange(30), np.arange(30)]
+    np.testing.assert_allclose(left_out, ridge.held_out, rtol=1e-6, atol=1e-9)
 
 
 def test_with_everything_fixed_jackknife_plus_needs_no_refit():
@@ -61,14 +61,8 @@ def test_with_everything_fixed_jackknife_plus_needs_no_refit():
     np.testing.assert_allclose(free.predict(UNSEEN), slow.predict(UNSEEN), rtol=1e-12)
 
 
-def test_the_free_method_predicts_as_the_method_does():
-    model = Intervals("aggregated", kind="jackknife+").fit(BAGS, TARGETS)
-    assert isinstance(model.left_out_, LeftOutRidge)
-    np.testing.assert_array_equal(model.predict(UNSEEN), bw.method("aggregated").fit(BAGS, TARGETS).predict(UNSEEN))
-
-
 def is_free(method, bags=BAGS) -> bool:
-    return leave_out_of_ridge(method, bags, TARGETS, None) is not None
+    return by_ridge(method, bags, TARGETS, None) is not None
 
 
 def test_the_closed_form_is_used_only_where_it_is_honest():
@@ -84,7 +78,7 @@ def test_the_closed_form_is_used_only_where_it_is_honest():
 def test_a_ridge_that_fits_every_bag_exactly_is_refitted():
     apart = bw.from_arrays(list(1e6 * np.eye(12)[:, None, :]))
     exact = EmbeddingRidge(Pool(("mean",)), RidgePath((1e-12,), scaling="none", fit_intercept=False))
-    assert leave_out_of_ridge(exact, apart, TARGETS[:12], None) is None
+    assert by_ridge(exact, apart, TARGETS[:12], None) is None
     assert isinstance(Intervals(exact, kind="jackknife+").fit(apart, TARGETS[:12]).left_out_, FoldModels)
 
 

@@ -10,7 +10,7 @@ from bagwise import Bags
 from bagwise.embeddings import Pool
 from bagwise.intervals import Intervals, coverage, coverage_by, coverage_by_size, gaussian_coverage
 from bagwise.intervals.order_statistics import fifths
-from bagwise.regressors import EmbeddingRidge, EvidenceRidge, RidgePath
+from bagwise.regressors import EmbeddingRidge, RidgePath
 
 LEVELS = (0.8, 0.9, 0.95)
 KINDS = ("cv+", "jackknife+", "split")
@@ -74,22 +74,10 @@ def test_many_draws(n_bags, draws, kind):
     check(n_bags, draws, kind)
 
 
-@pytest.mark.slow
-def test_many_draws_of_input_kme():
-    check(40, 12, "cv+", method="input-kme", folds=5)
-
-
 def test_without_a_scale_small_bags_pay_for_large_ones():
     """What the scale is for: the same coverage over all bags, and 15 points too few for the smallest."""
     everyone, smallest, largest = covered(200, 8, kind="jackknife+", scale="none")[0.9]
     assert abs(everyone - 0.9) < 0.03 and smallest < 0.8 and largest > 0.97
-
-
-def test_intervals_of_small_bags_are_wider():
-    bags, y = draw(300, 0)
-    width = np.diff(Intervals(RIDGE).fit(bags[:200], y[:200]).predict_interval(bags[200:]))[:, 0]
-    sizes = bags[200:].sizes
-    assert width[sizes <= 2].mean() > 2 * width[sizes > 40].mean()
 
 
 def grouped(n_groups: int, n_bags: int, seed: int) -> tuple[Bags, np.ndarray]:
@@ -139,12 +127,6 @@ def test_gaussian_coverage_tells_too_small_deviations():
     y = np.random.default_rng(0).normal(size=20_000)
     shares = gaussian_coverage(y, 0.0, 0.5, levels=(0.95,))
     assert abs(shares[0.95] - 0.6729) < 0.01  # P(|z| < 0.98)
-
-
-def test_the_evidence_ridge_is_about_as_sure_as_it_should_be():
-    bags, y = bw.datasets.make_problem("mean", 500, random_state=0)
-    mean, std = EvidenceRidge().fit(bags[:200], y[:200]).predict(bags[200:], return_std=True)
-    assert abs(gaussian_coverage(y[200:], mean, std)[0.9] - 0.9) < 0.06
 
 
 def test_coverage_by_label_and_fifths():

@@ -10,7 +10,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.ensemble import VotingRegressor
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -79,14 +79,6 @@ def test_a_split_holds_out_as_many_bags_as_the_level_needs():
     assert sizes == {0.8: 10, 0.92: 14, 0.95: 20}
 
 
-def test_a_higher_level_contains_a_lower_one():
-    for kind in ("cv+", "jackknife+", "split"):
-        model = Intervals(kind=kind).fit(BAGS, Y)
-        narrow, wide = model.predict_interval(NEW, level=0.5), model.predict_interval(NEW)
-        assert (wide[:, 0] < narrow[:, 0]).all() and (narrow[:, 0] < narrow[:, 1]).all()
-        assert (narrow[:, 1] < wide[:, 1]).all()
-
-
 @pytest.mark.parametrize("kind", ["cv+", "jackknife+", "split"])
 def test_the_laws_hold_for_intervals_too(kind):
     model = Intervals(kind=kind).fit(BAGS, Y)
@@ -146,12 +138,6 @@ def test_the_prediction_is_inside_at_every_level(method, options):
         if widest is not None:
             assert (low <= widest[0]).all() and (widest[1] <= high).all()
         widest = low, high
-
-
-def test_it_works_inside_scikit_learn():
-    got = cross_val_predict(Intervals("aggregated", kind="jackknife+"), BAGS, Y, cv=4)
-    expected = cross_val_predict(bw.method("aggregated"), BAGS, Y, cv=4)
-    np.testing.assert_allclose(got, expected, rtol=1e-10)
 
 
 def test_weights_are_for_training_only():
@@ -296,7 +282,7 @@ class TestTooFewBags:
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"kind": "cv"}, "kind must be one of 'cv\\+', 'jackknife\\+', 'split', not 'cv'"),
+        ({"kind": "cv"}, "kind must be 'cv\\+', 'jackknife\\+' or 'split', not 'cv'"),
         ({"level": 95}, "level is the share of bags to be covered"),
         ({"level": "0.9"}, "a number between 0 and 1, not '0.9'"),
         ({"level": None}, "a number between 0 and 1, not None"),

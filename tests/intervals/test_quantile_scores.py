@@ -5,11 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.linear_model import QuantileRegressor, Ridge
-from sklearn.model_selection import PredefinedSplit
+from sklearn.linear_model import QuantileRegressor
 
 import bagwise as bw
-from bagwise.bags import bag_folds
 from bagwise.embeddings import Pool
 from bagwise.intervals import BagQuantiles, Intervals, coverage
 from bagwise.intervals.scales import FoldQuantiles
@@ -58,27 +56,6 @@ def test_a_split_is_conformalised_quantile_regression_of_mapie_on_the_same_quant
     outside = np.column_stack([np.minimum(expected[:, 0], model.predict(bags[new])), expected[:, 1]])
     outside[:, 1] = np.maximum(outside[:, 1], model.predict(bags[new]))
     np.testing.assert_allclose(model.predict_interval(bags[new]), outside, rtol=1e-9, atol=1e-9)
-
-
-def test_quantiles_that_are_the_prediction_itself_give_cv_plus_of_mapie(monkeypatch):
-    """With both quantiles of the error at 0 the score is the absolute residual: the CV+ form, on the same folds."""
-    mapie = pytest.importorskip("mapie.regression", reason="MAPIE is the oracle (extra: test)")
-    rng = np.random.default_rng(1)
-    X, X_new = rng.normal(size=(60, 3)), rng.normal(size=(30, 3))
-    y = X @ [1.0, -2.0, 0.5] + rng.normal(size=60)
-    bags, new = (bw.from_arrays(list(rows[:, None, :])) for rows in (X, X_new))
-    monkeypatch.setattr(BagQuantiles, "_solve", lambda self, columns, *_: _nothing(self, columns))
-    model = Intervals(OURS, scores="quantile", folds=5).fit(bags, y)
-    splits = PredefinedSplit(bag_folds(bags, 5))
-    oracle = mapie.CrossConformalRegressor(Ridge(alpha=1.0), confidence_level=0.9, method="plus", cv=splits)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = oracle.fit_conformalize(X, y).predict_interval(X_new)[1][:, :, 0]
-    np.testing.assert_allclose(model.predict_interval(new), expected, rtol=1e-9, atol=1e-9)
-
-
-def _nothing(quantiles, columns):
-    quantiles.coef_, quantiles.intercept_ = np.zeros((2, columns.shape[1])), np.zeros(2)
 
 
 @pytest.mark.parametrize("kind, folds", [("cv+", 4), ("jackknife+", "auto")])

@@ -65,12 +65,14 @@ def test_the_bags_are_those_of_the_same_cells_as_a_table(adata, use, monkeypatch
     backed.file.close()
 
 
-def test_a_dense_matrix_in_a_file_is_read_by_blocks(adata, monkeypatch, tmp_path):
-    dense = anndata.AnnData(adata.X.toarray(), obs=adata.obs, var=adata.var)
-    dense.write_h5ad(tmp_path / "dense.h5ad")
+@pytest.mark.parametrize("kind", [csr_matrix.toarray, csc_matrix], ids=["dense", "sparse by columns"])
+def test_other_matrices_in_memory_and_in_a_file_are_the_same(adata, monkeypatch, tmp_path, kind):
+    other = anndata.AnnData(kind(adata.X), obs=adata.obs, var=adata.var)
+    other.write_h5ad(tmp_path / "other.h5ad")
     monkeypatch.setattr(annotated_data, "BLOCK", 6 * 7)
-    bags, _ = bw.from_anndata(tmp_path / "dense.h5ad", bag="donor", use="X")
-    assert bags == naive(adata, dense.X, list(adata.var_names))[0]
+    expected = naive(adata, adata.X.toarray(), list(adata.var_names))[0]
+    for source in (other, tmp_path / "other.h5ad"):
+        assert bw.from_anndata(source, bag="donor", use="X")[0] == expected
 
 
 def test_no_more_than_a_block_is_read_at_a_time(adata, monkeypatch):
@@ -86,14 +88,6 @@ def test_no_more_than_a_block_is_read_at_a_time(adata, monkeypatch):
     monkeypatch.setattr(annotated_data, "BLOCK", 6 * 15)
     bw.from_anndata(SimpleNamespace(**parts, X=adata.X.toarray().view(Watched)), bag="donor", use="X")
     assert seen == [(0, 15), (15, 30), (30, 40)]
-
-
-def test_a_matrix_that_is_sparse_by_columns_is_read_too(adata, tmp_path):
-    by_columns = anndata.AnnData(csc_matrix(adata.X), obs=adata.obs, var=adata.var)
-    by_columns.write_h5ad(tmp_path / "columns.h5ad")
-    expected = naive(adata, adata.X.toarray(), list(adata.var_names))[0]
-    for source in (by_columns, tmp_path / "columns.h5ad"):
-        assert bw.from_anndata(source, bag="donor", use="X")[0] == expected
 
 
 def test_genes_groups_weights_covariates_and_kept_columns_come_from_obs(adata):
@@ -125,20 +119,17 @@ def test_contributions_go_back_to_their_cells_by_name(adata):
 
 
 def test_every_misuse_names_the_way_out(adata, tmp_path):
-    with pytest.raises(ValueError, match=r"no 'obsm:X_umap' in adata; use is one of X, layers:logs, obsm:X_pca, obsm:"):
-        bw.from_anndata(adata, bag="donor", use="obsm:X_umap")
-    with pytest.raises(ValueError, match=r"there is no 'raw' in adata; use is one of X, "):
-        bw.from_anndata(adata, bag="donor", use="raw")
-    with pytest.raises(ValueError, match=r"there is no column 'donr' \(did you mean 'donor'\?\)"):
-        bw.from_anndata(adata, bag="donr")
-    with pytest.raises(ValueError, match=r"there is no column 'Gene1' \(did you mean 'gene1'\?\)"):
-        bw.from_anndata(adata, bag="donor", use="X", features=["Gene1"])
-    with pytest.raises(ValueError, match="features is empty; name columns of X, or leave it out"):
-        bw.from_anndata(adata, bag="donor", use="X", features=[])
-    with pytest.raises(ValueError, match="missing must be 'refuse', 'impute' or 'keep', not 'drop-instances'"):
-        bw.from_anndata(adata, bag="donor", missing="drop-instances")
-    with pytest.raises(ValueError, match="bag_features must name columns of obs here, not 'auto'"):
-        bw.from_anndata(adata, bag="donor", bag_features="auto")
+    for options, match in (
+        ({"use": "obsm:X_umap"}, "no 'obsm:X_umap' in adata; use is one of X, layers:logs, obsm:X_pca, obsm:"),
+        ({"use": "raw"}, "there is no 'raw' in adata; use is one of X, "),
+        ({"bag": "donr"}, r"there is no column 'donr' \(did you mean 'donor'\?\)"),
+        ({"use": "X", "features": ["Gene1"]}, r"there is no column 'Gene1' \(did you mean 'gene1'\?\)"),
+        ({"use": "X", "features": []}, "features is empty; name columns of X, or leave it out"),
+        ({"missing": "drop-instances"}, "missing must be 'refuse', 'impute' or 'keep', not 'drop-instances'"),
+        ({"bag_features": "auto"}, "bag_features must name columns of obs here, not 'auto'"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bw.from_anndata(adata, **{"bag": "donor"} | options)
     with pytest.raises(TypeError, match=r"adata must be an AnnData object or the path of a \.h5ad file, not DataFrame"):
         bw.from_anndata(adata.obs, bag="donor")
     with pytest.raises(FileNotFoundError, match="there is no file"):

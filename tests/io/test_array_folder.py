@@ -107,19 +107,18 @@ def test_misuse_names_the_way_out(tmp_path, arrays, clinical, folder, table, opt
         bw.from_folder(tmp_path / folder, tables.get(table), **options)
 
 
-def test_files_that_are_no_bags_are_named(tmp_path, arrays):
+@pytest.mark.parametrize(
+    ("name", "array", "options", "match"),
+    [
+        ("S2.npy", np.ones((2, 3)), {"array": "features"}, r"array= chooses among the arrays of a file; S0\.npy"),
+        ("S2.npy", np.ones((2, 4)), {}, r"S2\.npy has 4 features, but S0\.npy has 3; all bags need the same"),
+        ("S2.npy", np.ones((2, 3, 3)), {}, r"S2\.npy holds an array of shape \(2, 3, 3\) and type float64; every bag"),
+        ("S2.npy", np.array([None]), {}, r"S2\.npy cannot be read; it may be cut short, damaged"),
+        ("S2.npz", np.ones((2, 3)), {}, r"S2\.npy and S2\.npz are both files of bag 'S2'; leave one of them"),
+    ],
+)
+def test_files_that_are_no_bags_are_named(tmp_path, arrays, name, array, options, match):
     folder = write(tmp_path / "slides", arrays, ".npy")
-    with pytest.raises(ValueError, match=r"array= chooses among the arrays of a file; S0\.npy holds one"):
-        bw.from_folder(folder, array="features")
-    np.save(folder / "S2.npy", np.ones((2, 4)))
-    with pytest.raises(ValueError, match=r"S2\.npy has 4 features, but S0\.npy has 3; all bags need the same"):
-        bw.from_folder(folder)
-    np.save(folder / "S2.npy", np.ones((2, 3, 3)))
-    with pytest.raises(ValueError, match=r"S2\.npy holds an array of shape \(2, 3, 3\) and type float64; every bag"):
-        bw.from_folder(folder)
-    np.save(folder / "S2.npy", np.array([None]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"S2\.npy cannot be read; it may be cut short, damaged"):
-        bw.from_folder(folder)
-    np.savez(folder / "S2.npz", np.ones((2, 3)))
-    with pytest.raises(ValueError, match=r"S2\.npy and S2\.npz are both files of bag 'S2'; leave one of them"):
-        bw.from_folder(folder)
+    (np.save if name.endswith("y") else np.savez)(folder / name, array)
+    with pytest.raises(ValueError, match=match):
+        bw.from_folder(folder, **options)

@@ -33,7 +33,7 @@ def test_a_sound_table(frame):
     assert (found.rows, found.bags, found.sizes, found.findings, found.ok) == (25, 3, (1, 10.0, 14), [], True)
     assert [feature["name"] for feature in found.features] == ["red", "nir"]
     assert found.features[0]["minimum"] == frame.red.min() and found.features[0]["maximum"] == frame.red.max()
-    assert found.target == {"name": "aod", "minimum": 0.5, "median": 1.5, "maximum": 2.5}
+    assert found.targets == [{"name": "aod", "minimum": 0.5, "median": 1.5, "maximum": 2.5}]
 
 
 @pytest.mark.parametrize(
@@ -42,24 +42,16 @@ def test_a_sound_table(frame):
         (
             {"aod": lambda f: f.aod.where(f.index != 3, 9.0)},
             "error",
-            "bag 'a' has more than one target in column 'aod' (0.5 and 9.0)",
+            "bag 'a' has more than one target in column 'aod'",
         ),
         ({"aod": lambda f: f.aod.where(f.index != 10)}, "error", "bag 'b' has a missing or infinite target"),
         ({"aod": lambda f: 1.0}, "error", "every bag has the same target, 1"),
         ({"aod": lambda f: (f.site == "a") * 1.0}, "note", "the target has two values, 0 and 1: it looks like a class"),
         ({"aod": lambda f: "high"}, "error", "the target must be numbers; column 'aod' is String"),
         ({"site": lambda f: "a"}, "error", "column 'site' puts all rows into one bag"),
-        (
-            {"site": lambda f: np.arange(25), "aod": lambda f: np.arange(25.0)},
-            "warning",
-            "every row is a bag of its own",
-        ),
+        ({"site": lambda f: f.index, "aod": lambda f: np.arange(25.0)}, "warning", "every row is a bag of its own"),
         ({"site": lambda f: f.site.where(f.index != 3)}, "error", "1 of 25 rows have no bag id (the first is row 3"),
-        (
-            {"site": lambda f: f.site.map({"a": 20190423, "b": 20190424, "c": 20200229})},
-            "warning",
-            "bag ids such as 20190423 look like dates read as numbers",
-        ),
+        ({"site": lambda f: 20190423 + (f.site > "a")}, "warning", "bag ids such as 20190423 look like dates read as"),
         ({"red": lambda f: 3.0}, "note", "column 'red': one value throughout"),
         ({"red": lambda f: f.red.where(f.index != 3)}, "note", "column 'red': missing values"),
         ({"red": lambda f: f.red.where(f.index != 3)}, "error", "bag 'a' has"),
@@ -67,16 +59,8 @@ def test_a_sound_table(frame):
         ({"red": lambda f: f.red.where(f.index != 3, np.inf)}, "error", "column 'red': infinite values"),
         ({"copy": lambda f: f.aod}, "warning", "column 'copy': equal to the target"),
         ({"row": lambda f: np.arange(25)}, "warning", "column 'row': counts the rows"),
-        (
-            {"day": lambda f: 20190400 + 1 + np.arange(25)},
-            "warning",
-            "column 'day': looks like dates read as numbers",
-        ),
-        (
-            {"sza": lambda f: f.site.map({"a": 1.5, "b": 2.5, "c": 1.0})},
-            "note",
-            "column 'sza': constant within every bag",
-        ),
+        ({"day": lambda f: 20190401 + f.index}, "warning", "column 'day': looks like dates read as numbers"),
+        ({"sza": lambda f: (f.site > "a") / 2}, "note", "column 'sza': constant within every bag"),
         ({"fold": lambda f: np.arange(25) % 5}, "warning", "column 'fold': named like a split"),
         ({"note": lambda f: "text"}, "note", "column 'note' (String) is not numeric and was left out"),
     ],
@@ -103,7 +87,7 @@ def test_archives_are_looked_at_too(frame, tmp_path):
     bags, y = bw.load(frame, bag="site", target="aod")
     bw.save_npz(tmp_path / "a.npz", bags, y)
     found = bw.check_table(tmp_path / "a.npz")
-    assert (found.bags, found.rows, found.ok, found.target["maximum"]) == (3, 25, True, 2.5)
+    assert (found.bags, found.rows, found.ok, found.targets[0]["maximum"]) == (3, 25, True, 2.5)
 
 
 def test_text_that_is_mostly_numbers_is_reported_once(frame):

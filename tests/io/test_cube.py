@@ -82,8 +82,8 @@ def test_netcdf_and_zarr_give_the_same(tmp_path, cube, zones, library, name):
 
 def test_coverage_is_computed_once_for_all_years_and_strips_change_nothing(cube, zones, monkeypatch):
     expected, _ = bw.from_cube(cube, zones, time="year", id="zone")
-    calls, real = [], raster.shares_of
-    monkeypatch.setattr(raster, "shares_of", lambda *given: calls.append(0) or real(*given))
+    calls, real = [], raster.covered
+    monkeypatch.setattr(raster, "covered", lambda *given, **how: calls.append(0) or real(*given, **how))
     bw.from_cube(cube, zones, time="year", id="zone")
     assert len(calls) == len(zones)
     monkeypatch.setattr(raster, "STRIP", 400)
@@ -139,9 +139,7 @@ def test_targets_are_joined_by_polygon_and_year(tmp_path, cube, zones):
     table.to_csv(tmp_path / "yields.csv", index=False)
     everything, _ = bw.from_cube(cube, zones, time="year", id="zone")
     for source in (table, tmp_path / "yields.csv"):
-        with pytest.warns(
-            UserWarning, match=r"bag 'z0 2019' \(and 14 others\) has no row in targets; row 'z9 2018' has"
-        ):
+        with pytest.warns(UserWarning, match=r"bag 'z0 2019' \(and 14 others\) has no row in .*; row 'z9 2018' has"):
             bags, y = bw.from_cube(cube, zones, time="year", id="zone", target="yield", targets=source)
         assert bags.ids.tolist() == ["z0 2018", "z0 2021", "z3 2021"] and y.tolist() == [1.0, 3.0, 7.5]
         assert bags == everything[[0, 2, 11]]
@@ -195,16 +193,12 @@ def test_every_misuse_names_the_way_out(cube, zones):
         ("cube without a coordinate reference system .*; name it, with crs='EPSG", cube.drop_vars("spatial_ref"), how),
         ("dimension 'y' has one step; a grid needs two", cube.isel(y=[0]), how),
         ("no variable of numbers with the dimensions y and x", cube[["note"]].assign_coords(cube.coords), how),
-        (
-            "targets is needed with a time: a table with the columns zone, year and yield",
-            cube,
-            how | {"target": "yield"},
-        ),
+        ("targets is needed with a time: .* the columns zone, year and yield", cube, how | {"target": "yield"}),
         ("targets is a table per polygon and time; name the time", cube, {"id": "zone", "targets": yields}),
         ("there is no column 'year'", cube, how | {"targets": yields.rename(columns={"year": "season"})}),
         ("id is needed with targets", cube, {"time": "year", "targets": yields}),
-        ("targets has two rows for 'z0 2018'", cube, how | {"targets": pd.concat([yields, yields])}),
-        ("no row of targets belongs to a bag; the bags are z0 2018, ", cube, how | {"targets": yields.assign(year=1)}),
+        ("bag 'z0 2018' has several rows in targets", cube, how | {"targets": pd.concat([yields, yields])}),
+        ("no bag id is in both tables: the first has 'z0 2018'", cube, how | {"targets": yields.assign(year=1)}),
         ("missing must be 'drop-instances', 'refuse', 'impute' or 'keep', not 'drop'", cube, how | {"missing": "drop"}),
     ):
         with pytest.raises(ValueError, match=match):

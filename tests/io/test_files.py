@@ -4,7 +4,6 @@ import re
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,9 +14,7 @@ from scipy.sparse import csc_array
 
 import bagwise as bw
 from bagwise.io import table_files as reading
-from bagwise.io.array_files import read_matrices
-
-DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
+from bagwise.io.matlab_files import read_matrices
 
 
 @pytest.fixture
@@ -60,12 +57,10 @@ def test_table_files_equal_the_frame(tmp_path, frame, expected, name):
 
 def test_parquet_reads_only_what_is_needed(tmp_path, frame):
     frame.to_parquet(tmp_path / "t.parquet")
-    assert len(reading.read_parquet(tmp_path / "t.parquet", ["site", "red"]).columns) == 2
+    assert len(reading.read_table(tmp_path / "t.parquet", named=["site", "red"], only=True).columns) == 2
     bags, _ = bw.load(str(tmp_path / "t.parquet"), bag="site", target="aod", features="red", ignore="nir")
     assert bags.feature_names == ("red",)
-    with pytest.raises(
-        ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are 'site', 'red', 'nir'"
-    ):
+    with pytest.raises(ValueError, match=r"no column 'rad' \(did you mean 'red'\?\); the columns are 'site', 'red'"):
         bw.load(tmp_path / "t.parquet", bag="site", target="aod", features="rad")
 
 
@@ -96,19 +91,6 @@ def test_lines_of_a_csv_may_be_longer_than_a_megabyte(tmp_path, sites, columns):
     np.testing.assert_allclose(found, np.repeat([[-0.1234567890123456], [0.125], [0.25]], columns, axis=1), rtol=1e-15)
 
 
-def test_names_behind_the_first_megabyte_are_told_apart(tmp_path):
-    """A header was cut there, and the beginning of a name taken for a name that stands twice."""
-    names = [f"x{j}" for j in range(150_000)]
-    over = len(",".join(names)) - 2**20
-    names[0] += "_" * (-over % 8 + 2)  # the last names and commas take 8 bytes: of one, two bytes are in the megabyte
-    assert ",".join(names)[: 2**20].rpartition(",")[2] in names
-    (tmp_path / "t.csv").write_text(",".join(names))
-    reading._look_at_header(tmp_path / "t.csv", ",", ".")
-    (tmp_path / "t.csv").write_text(",".join([*names, "x1"]))
-    with pytest.raises(ValueError, match="'x1'"):
-        reading._look_at_header(tmp_path / "t.csv", ",", ".")
-
-
 def test_loading_imports_only_what_it_needs(tmp_path):
     savemat(tmp_path / "t.mat", {"m": np.array([[1.0, 2.0, 3.0]])})
     bw.save_npz(tmp_path / "t.npz", bw.from_arrays([[[1.0]]]))
@@ -124,18 +106,17 @@ def test_loading_imports_only_what_it_needs(tmp_path):
 
 
 def test_paths_that_lead_nowhere(tmp_path):
-    with pytest.raises(FileNotFoundError, match="there is no file .*none.csv"):
-        bw.load(tmp_path / "none.csv", bag="site")
-    with pytest.raises(
-        FileNotFoundError, match=r"the folder .* has no Parquet file \(named \*.parquet\), nor any other"
+    for name in ("t.xlsx", "t.doc"):
+        (tmp_path / name).touch()
+    (tmp_path / "empty").mkdir()
+    for name, error, match in (
+        ("none.csv", FileNotFoundError, "there is no file .*none.csv"),
+        ("empty", FileNotFoundError, r"the folder .* has no Parquet file \(named \*.parquet\), nor any other"),
+        ("t.xlsx", ValueError, "t.xlsx is a spreadsheet, which is not read; export the sheet as .csv"),
+        ("t.doc", ValueError, "t.doc is of no known type; the known endings are .csv, .csv.gz, .*.npz"),
     ):
-        bw.load(tmp_path, bag="site")
-    (tmp_path / "t.xlsx").touch()
-    with pytest.raises(ValueError, match=r"t.xlsx is a spreadsheet, which is not read; export the sheet as .csv"):
-        bw.load(tmp_path / "t.xlsx", bag="site")
-    (tmp_path / "t.doc").touch()
-    with pytest.raises(ValueError, match=r"t.doc is of no known type; the known endings are .csv, .csv.gz, .*.npz"):
-        bw.load(tmp_path / "t.doc", bag="site")
+        with pytest.raises(error, match=match):
+            bw.load(tmp_path / name, bag="site")
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.parquet", "t.arrow"])
@@ -225,12 +206,13 @@ def test_matlab_columns_by_position(tmp_path):
     assert bags.ids.tolist() == list(dict.fromkeys(table[:, 0].astype(int)))
     np.testing.assert_array_equal(bags[0], table[table[:, 0] == bags.ids[0]][:, [1, 2, 3]])
     assert bw.load(tmp_path / "t.mat", bag=1, target=3, groups=3)[0].groups.tolist() == y.tolist()
-    with pytest.raises(ValueError, match="there is no column 6; the matrix has 6, counted from 0"):
-        bw.load(tmp_path / "t.mat", bag=6)
-    with pytest.raises(ValueError, match="no column 'site'; the columns are 'bag', 'x1', 'x2', 'x3', 'x4', 'target'"):
-        bw.load(tmp_path / "t.mat", bag="site")
-    with pytest.raises(ValueError, match="cannot be both the bag id and the target"):
-        bw.load(tmp_path / "t.mat", bag=0, target=0)
+    for roles, match in (
+        ({"bag": 6}, "there is no column 6; the matrix has 6, counted from 0"),
+        ({"bag": "site"}, "no column 'site'; the columns are 'bag', 'x1', 'x2', 'x3', 'x4', 'target'"),
+        ({"bag": 0, "target": 0}, "cannot be both the bag id and the target"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bw.load(tmp_path / "t.mat", **roles)
 
 
 def test_matlab_ids_that_are_not_whole(tmp_path):
@@ -276,7 +258,7 @@ def test_matlab_matrices_are_those_of_scipy(tmp_path, compressed):
     others |= {"cell": np.array([[1.0, "a", numbers]], dtype=object), "struct": {"a": numbers}}
     savemat(tmp_path / "t.mat", others | stored, do_compression=compressed)
     expected = loadmat(tmp_path / "t.mat")
-    found = read_matrices(tmp_path / "t.mat")
+    found = read_matrices((tmp_path / "t.mat").read_bytes())
     assert set(found) == set(stored)
     for name, matrix in found.items():
         assert matrix.dtype == expected[name].dtype
@@ -293,7 +275,7 @@ def test_matlab_files_of_the_other_byte_order_and_of_few_bytes(tmp_path):
     name, values = struct.pack(">HH4s", 1, 1, b"m"), struct.pack(">HH4s", 3, 2, bytes([7, 8, 9]))
     header = b"MATLAB 5.0".ljust(124) + b"\x01\x00MI"
     (tmp_path / "t.mat").write_bytes(header + element(14, flags + shape + name + values))
-    (matrix,) = read_matrices(tmp_path / "t.mat").values()
+    (matrix,) = read_matrices((tmp_path / "t.mat").read_bytes()).values()
     assert matrix.tolist() == [[7.0, 8.0, 9.0]] and matrix.dtype == float
     assert loadmat(tmp_path / "t.mat")["m"].tolist() == matrix.tolist()
 
@@ -323,7 +305,7 @@ def test_matlab_files_of_version_4(tmp_path):
     path, numbers = tmp_path / "t.mat", np.arange(12).reshape(3, 4)
     stored = {dtype: numbers.astype(dtype) for dtype in ("f8", "f4", "i4", "i2", "u2", "u1")}
     savemat(path, stored | {"complex": numbers * 1j, "text": "abc", "sparse": csc_array(numbers * 1.0)}, format="4")
-    expected, found = loadmat(path), read_matrices(path)
+    expected, found = loadmat(path), read_matrices(path.read_bytes())
     assert set(found) == set(stored)
     for name, matrix in found.items():
         assert matrix.dtype == expected[name].dtype
@@ -331,48 +313,26 @@ def test_matlab_files_of_version_4(tmp_path):
     whole = path.read_bytes()
     path.write_bytes(struct.pack(">5i", 1000, 1, 3, 0, 2) + b"m\0" + struct.pack(">3d", 1, 2, 3))
     assert bw.load(path)[0].instances.tolist() == [[2.0]]
-    for content, words in [
-        (whole[:-1], "a matrix claims 288 bytes, and 287 are left"),
-        (struct.pack("<5i", 0, 10**9, 10**9, 0, 0), "claims 8,000,000,000,000,000,000 bytes, and 0 are left"),
-        (struct.pack("<5i", 60, 1, 3, 0, 0), "type 60, of 1 x 3 numbers, is not one that MATLAB writes"),
-        (struct.pack("<5i", 0, -1, 3, 0, 0), "of -1 x 3 numbers"),
-    ]:
+    for content in (
+        whole[:-1],
+        struct.pack("<5i", 0, 10**9, 10**9, 0, 0),  # more numbers than there are bytes
+        struct.pack("<5i", 60, 1, 3, 0, 0),  # a type that MATLAB does not write
+        struct.pack("<5i", 2000, 1, 3, 0, 2) + b"m\0" + bytes(24),  # the numbers of a VAX
+        struct.pack("<5i", 0, -1, 3, 0, 0),
+    ):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=f"t.mat cannot be read.*{words}"):
+        with pytest.raises(ValueError, match="t.mat cannot be read"):
             bw.load(path)
-
-
-def test_a_real_matlab_file():
-    if not (DATA / "thrombin.mat").exists():
-        pytest.skip("thrombin.mat is not here")
-    bags, y = bw.load(DATA / "thrombin.mat", ignore="x7")
-    assert repr(bags).startswith("Bags: 40 bags") and bags.n_instances == 1128 and bags.n_features == 6
-    assert y.shape == (40,) and np.isfinite(y).all()
-
-
-def test_a_real_parquet_file():
-    path = DATA / "mhc2-H-2-IAb.parquet"
-    if not path.exists():
-        pytest.skip("mhc2-H-2-IAb.parquet is not here")
-    with pytest.warns(UserWarning, match="79 % of the instances .* holds 31 of 1,794 bags"):
-        bags, y = bw.load(path, bag="bag", target="target", ignore="fold")
-    assert bags.shape == (1794, 180) and bags.n_instances == 12870 and len(y) == 1794
 
 
 # NumPy archives -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        ["é", "b", "a longer one"],
-        [30, 10, 20],
-        np.array(["2020-01-01", "2019-01-01", "2021-01-01T12"], "M8[ns]"),
-        [0.5, 1.5, 2.5],
-        np.array([3, 1, 2], dtype=object),
-    ],
-    ids=["text", "integers", "dates", "floats", "objects"],
-)
+DATES = np.array(["2020-01-01", "2019-01-01", "2021-01-01T12"], "M8[ns]")
+IDS = [["é", "b", "a longer one"], [30, 10, 20], DATES, [0.5, 1.5, 2.5], np.array([3, 1, 2], dtype=object)]
+
+
+@pytest.mark.parametrize("ids", IDS, ids=["text", "integers", "dates", "floats", "objects"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_saving_is_exact(tmp_path, ids, dtype):
     rng = np.random.default_rng(0)
@@ -410,20 +370,6 @@ def test_saving_refuses_what_it_could_not_give_back(tmp_path):
         with pytest.raises(TypeError, match="ids can be saved if all are text, all are numbers, or all are dates"):
             bw.save_npz(tmp_path / "b.npz", bw.Bags([1.0, 2.0], [0, 1, 2], ids=odd))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    bags = bw.from_arrays([[1.0], [2.0]])
-    bw.save_npz(tmp_path / "b.npz", bags)
-
-    def fail(stream, **arrays):
-        stream.write(b"half")
-        raise OSError("disk full")
-
-    monkeypatch.setattr(np, "savez", fail)
-    with pytest.raises(OSError, match="disk full"):
-        bw.save_npz(tmp_path / "b.npz", bags[:1])
-    assert bw.load(tmp_path / "b.npz")[0] == bags and len(list(tmp_path.iterdir())) == 1
 
 
 def test_archives_of_other_layouts(tmp_path, frame, expected):
@@ -468,24 +414,14 @@ def test_archives_refused(tmp_path, arrays, options, match):
         bw.load(tmp_path / "t.npz", **options)
 
 
-@pytest.mark.parametrize(
-    "ids",
-    [
-        ["18446744073709551615", "18446744073709551614", "18446744073709551613"],
-        ["184467440737095516150", "1"],
-        ["007", "7"],
-        ["1.1", "1.10"],
-        ["1e5", "100000"],
-        ["1E03", "7"],
-        ["1.0", "2.0"],
-        ["true", "false", "True"],
-        ["-0", "0"],
-        ["2020-01-01 10:00:00", "2020-01-01T10:00:00"],
-        ["2020-01-01", "2020-01-02"],
-        ["12:30", "12:30:00"],
-    ],
-    ids=lambda ids: ids[0],
-)
+MANY = ["18446744073709551615", "18446744073709551614", "18446744073709551613"]
+TIMES = ["2020-01-01 10:00:00", "2020-01-01T10:00:00"]
+
+
+@pytest.mark.parametrize("ids", [
+    MANY, [MANY[0] + "0", "1"], ["007", "7"], ["1.1", "1.10"], ["1e5", "100000"], ["1E03", "7"], ["1.0", "2.0"],
+    ["true", "false", "True"], ["-0", "0"], TIMES, ["2020-01-01", "2020-01-02"], ["12:30", "12:30:00"],
+], ids=lambda ids: ids[0])  # fmt: skip
 def test_ids_come_out_as_they_came_in(ids, tmp_path):
     """Read as numbers, truths or times, they were merged or written otherwise."""
     (tmp_path / "t.csv").write_text("site,group,x\n" + "".join(f"{one},{one},{k}\n" for k, one in enumerate(ids * 2)))
@@ -527,7 +463,7 @@ def test_one_number_in_two_forms_is_no_two_bags(form, tmp_path):
     (tmp_path / "a.csv").write_text("site,group,x\n0,u,1\n1,u,1\n2,u,2\n")
     texts = [form.format(k) for k in (1, 2, 3)]
     (tmp_path / "b.csv").write_text("site,group,x\n" + "".join(f"{text},u,{text}\n" for text in texts))
-    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv \(and 1 more such\): one number"
+    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv: one number"
     for names in (["a.csv", "b.csv"], ["b.csv", "a.csv"]):
         with pytest.raises(ValueError, match=said + ".*; write it in one form in all files"):
             bw.load([tmp_path / name for name in names], bag="site", features="x")

@@ -83,14 +83,14 @@ def test_predictions_come_back_to_their_zones_by_id(tmp_path, rng, ending):
 
 def test_misuse_of_zones_names_the_way_out(tmp_path, rng):
     zones, columns = zones_of(random_polygons(rng, NORTH_UP, 2)), {"bag": ["z0", "z7", "z8"], "p": [1.0, 2.0, 3.0]}
-    with pytest.raises(ValueError, match=r"written as \.gpkg or \.geojson, not 'a\.shp'"):
-        bw.geo.to_zones(tmp_path / "a.shp", zones, columns, id="zone")
-    with pytest.raises(ValueError, match="there is no column 'field' in zones; the columns are 'zone', 'geometry'"):
-        bw.geo.to_zones(tmp_path / "a.gpkg", zones, columns, id="field")
-    with pytest.raises(ValueError, match=r"no zone has an id of the bags \(zones: 0, bags: 'z0'\); name the column"):
-        bw.geo.to_zones(tmp_path / "a.gpkg", zones, columns)
-    with pytest.raises(ValueError, match=r"bag 'z7' \(and 1 other\) has no zone; give the zones of all bags"):
-        bw.geo.to_zones(tmp_path / "a.gpkg", zones, columns, id="zone")
+    for name, id_, match in (
+        ("a.shp", "zone", r"written as \.gpkg or \.geojson, not 'a\.shp'"),
+        ("a.gpkg", "field", "there is no column 'field' in zones; the columns are 'zone', 'geometry'"),
+        ("a.gpkg", None, r"no zone has an id of the bags \(zones: 0, bags: 'z0'\); name the column"),
+        ("a.gpkg", "zone", r"bag 'z7' \(and 1 other\) has no zone; give the zones of all bags"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            bw.geo.to_zones(tmp_path / name, zones, columns, id=id_)
 
 
 @pytest.mark.parametrize("transform", [NORTH_UP, ROTATED], ids=["north-up", "rotated"])

@@ -84,15 +84,11 @@ def test_a_relation_of_duckdb_computes_the_columns_needed(table):
 
 def test_errors_name_all_columns_and_compute_nothing(table):
     lazy = table.lazy().with_columns(*refused("red"))
-    with pytest.raises(
-        ValueError, match=r"no column 'sit' \(did you mean 'site'\?\); the columns are 'site', 'red', 'nir', 'wet'"
-    ):
+    with pytest.raises(ValueError, match=r"no column 'sit' \(did you mean 'site'\?\); the columns are 'site', 'red'"):
         bw.load(lazy, bag="sit")
     with pytest.raises(ValueError, match=r"there is no column 'Red' \(did you mean 'red'\?\)"):
         bw.load(lazy, bag="site", ignore=["Red"])
-    with pytest.raises(
-        ValueError, match="bag= is needed: the column that says .*; the columns are 'site', 'red', 'nir', 'wet'"
-    ):
+    with pytest.raises(ValueError, match="bag= is needed: the column that says .*; the columns are 'site', 'red'"):
         bw.load(table.lazy())
     with pytest.raises(TypeError, match="expected a data frame"):
         bw.load(3, bag="site")

@@ -6,10 +6,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import bagwise as bw
-from bagwise.cli import app
 
 
 def field(n_bags=12, rows=4):
@@ -43,14 +41,6 @@ def test_nothing_is_said_where_nothing_is_left_out():
         bw.load(field().assign(crop="x"), bag="plot", target="yield", ignore="crop")
         bw.load(field().assign(crop="x"), bag="plot", target="yield", keep="crop")
         bw.load(field().assign(crop="x"), bag="plot", target="yield", features=["red"])
-
-
-def test_booleans_are_numbers():
-    frame = field()
-    frame = frame.assign(wet=frame["red"] > 0)
-    bags, _ = bw.load(frame, bag="plot", target="yield")
-    assert bags.feature_names == ("red", "nir", "wet")
-    np.testing.assert_array_equal(bags.instances[:, 2], bags.instances[:, 0] > 0)
 
 
 @pytest.mark.parametrize("as_frame", [lambda frame: frame, pl.from_pandas])
@@ -105,23 +95,6 @@ def test_names_that_tables_of_instances_have_are_not_kept():
         bw.load(field().assign(weight=1.0), bag="plot", keep="weight")
     with pytest.raises(ValueError, match="there is no column 'barcode'"):
         bw.load(field(), bag="plot", keep="barcode")
-
-
-def test_predict_numbers_the_rows_of_the_table(tmp_path):
-    frame = field().assign(barcode=[f"c{i}" for i in range(48)])
-    frame.loc[[0, 7, 30], "red"] = np.nan
-    frame.to_csv(tmp_path / "field.csv", index=False)
-    columns = ["--bag", "plot", "--target", "yield", "--missing", "drop-instances", "--ignore", "barcode"]
-    how = ["--method", "aggregated", "--no-intervals", "--out", str(tmp_path / "m.bagwise")]
-    done = CliRunner().invoke(app, ["fit", str(tmp_path / "field.csv"), *columns, *how])
-    assert done.exit_code == 0 and "3 of 48 rows" in done.output
-    places = [str(tmp_path / "m.bagwise"), str(tmp_path / "field.csv"), "--instances", str(tmp_path / "i.csv")]
-    done = CliRunner().invoke(app, ["predict", *places, "--keep", "barcode", "--out", str(tmp_path / "p.csv")])
-    assert done.exit_code == 0 and "3 of 48 rows" in done.output
-    table = pd.read_csv(tmp_path / "i.csv")
-    assert len(table) == 45 and not set(table["row"]) & {0, 7, 30}
-    assert table["barcode"].tolist() == frame["barcode"][table["row"]].tolist()
-    assert table["instance"].tolist() == frame.groupby("plot").cumcount()[table["row"]].tolist()
 
 
 def test_check_counts_what_remains():

@@ -73,17 +73,9 @@ def test_a_polygon_around_the_raster_takes_all_of_it(tmp_path, data, weights):
     assert weights is None or (bags.weights == 1).all()
 
 
-def test_a_polygon_of_one_pixel(tmp_path, data):
-    bags, _ = from_raster(write(tmp_path / "a.tif", data), zones_of([pixel_box(NORTH_UP, 5, 7, 6, 8)]))
-    np.testing.assert_array_equal(bags.instances, data[:, 7, 5][None])
-
-
 def test_all_touched_takes_every_pixel_that_overlaps(tmp_path, rng, data):
-    shapes = [
-        *random_polygons(rng, NORTH_UP),
-        pixel_box(NORTH_UP, 5.6, 7.6, 5.9, 7.9),
-        pixel_box(NORTH_UP, 5.9, 7, 6.2, 8),
-    ]
+    small = [pixel_box(NORTH_UP, 5.6, 7.6, 5.9, 7.9), pixel_box(NORTH_UP, 5.9, 7, 6.2, 8)]
+    shapes = [*random_polygons(rng, NORTH_UP), *small]
     bags, _ = from_raster(write(tmp_path / "a.tif", data), zones_of(shapes), all_touched=True)
     cells = [[pixel_box(NORTH_UP, i, j, i + 1, j + 1) for i in range(32)] for j in range(30)]
     for bag, shape in zip(bags, shapes, strict=True):

@@ -75,12 +75,11 @@ def test_what_does_not_fit_together_is_named(frame, tmp_path):
     with pytest.raises(ValueError, match=r"2.csv lacks x and adds z; all files need the columns of the first, .*1.csv"):
         bw.load(tmp_path / "*.csv", bag="site", target="y")
     frame.assign(x="low").to_csv(tmp_path / "2.csv", index=False)
-    with pytest.raises(ValueError, match=r"column 'x' is number in .*1.csv but String in .*2.csv; give it one type"):
+    with pytest.raises(ValueError, match=r"column 'x' is double in .*1.csv but string in .*2.csv, and no type"):
         bw.load(tmp_path / "*.csv", bag="site", target="y")
-    with pytest.raises(FileNotFoundError, match=r"no file matches .*\*.tsv"):
-        bw.load(tmp_path / "*.tsv", bag="site", target="y")
-    with pytest.raises(ValueError, match="the list of files is empty"):
-        bw.load([], bag="site", target="y")
+    for source, match in ((tmp_path / "*.tsv", r"no file matches .*\*.tsv"), ([], "the list of files is empty")):
+        with pytest.raises((FileNotFoundError, ValueError), match=match):
+            bw.load(source, bag="site", target="y")
     bw.save_npz(tmp_path / "2.npz", *bw.load(frame, bag="site", target="y"))
     with pytest.raises(ValueError, match=r"several files must be tables \(.csv, .*.arrow\); 2.npz"):
         bw.load([tmp_path / "1.csv", tmp_path / "2.npz"], bag="site", target="y")
@@ -93,47 +92,10 @@ def test_files_of_two_formats_are_one_table(frame, tmp_path):
     assert bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site", target="y")[0].n_instances == 10
 
 
-@pytest.mark.parametrize(
-    ("written", "typed", "ids"),
-    [
-        (["0.5", "1.0"], np.array([1.0, 2.5]), [0.5, 1.0, 2.5]),
-        (["0.1", "0.3"], np.array([0.1, 0.2], np.float32), np.float32([0.1, 0.3, 0.2]).tolist()),
-        (["0.0", "1.0"], np.array([1, 2]), [0, 1, 2]),
-        (["007", "1"], np.array([7, 2], np.int8), [7, 1, 2]),
-        (["9007199254740993", "01"], np.array([1, 9007199254740992]), [9007199254740993, 1, 9007199254740992]),
-        (["0", "1"], np.array([1.0, 2.5]), [0.0, 1.0, 2.5]),
-    ],
-)
-def test_ids_of_text_beside_numbers_are_numbers(written, typed, ids, tmp_path):
-    paths = [tmp_path / "1.csv", tmp_path / "2.parquet"]
-    paths[0].write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
-    pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(paths[1])
-    assert bw.load(paths, bag="site")[0].ids.tolist() == ids
-    assert sorted(bw.load(paths[::-1], bag="site")[0].ids.tolist()) == sorted(ids)
-
-
-@pytest.mark.parametrize(
-    ("written", "typed", "what"),
-    [
-        (["1.5", "b7"], [1.0, 2.5], "'b7', which is none; write the ids in one form in all files"),
-        (["1.1", "1.10"], [1.0, 2.5], "'1.1' and '1.10', which are one"),
-        (["0.5", "1.0"], [1, 2], "'0.5', which is none"),
-        (["1e30", "1.0"], [1, 2], "'1e30', which is none"),
-        (["inf", "1.0"], [1.0, 2.5], "'inf', which is none"),
-        (["0.1", "0.1000000001"], np.array([1, 2], np.float32), "'0.1' and '0.1000000001', which are one"),
-    ],
-)
-def test_ids_of_text_that_are_no_such_numbers(written, typed, what, tmp_path):
-    (tmp_path / "1.csv").write_text("site,x\n" + "".join(f"{text},{k}\n" for k, text in enumerate(written)))
-    pd.DataFrame({"site": typed, "x": [2, 3]}).to_parquet(tmp_path / "2.parquet")
-    with pytest.raises(ValueError, match=rf"column 'site' holds numbers, as .* in .*2.parquet, but .*1.csv has {what}"):
-        bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site")
-
-
-def test_a_missing_id_beside_numbers_is_missing(tmp_path):
-    (tmp_path / "1.csv").write_text("site,x\n0.5,1\n,2\n")
+def test_ids_that_are_text_in_one_format_and_numbers_in_another_are_refused(tmp_path):
+    (tmp_path / "1.csv").write_text("site,x\n0.5,1\n1.0,2\n")
     pd.DataFrame({"site": [1.0, 2.5], "x": [2, 3]}).to_parquet(tmp_path / "2.parquet")
-    with pytest.raises(ValueError, match=r"1 of 4 rows have no bag id \(the first is row 1"):
+    with pytest.raises(ValueError, match=r"column 'site' is string in .*1.csv but double in .*2.parquet, and no type"):
         bw.load([tmp_path / "1.csv", tmp_path / "2.parquet"], bag="site")
 
 
@@ -147,5 +109,5 @@ def test_long_ids_in_two_types_stay_themselves(tmp_path):
     assert bw.load(tmp_path / "*.parquet", bag="site")[0].ids.tolist() == [2**60, 2**60 + 1]
     for other in (np.array([2**63 + 1], dtype="uint64"), np.array([0.5])):
         pd.DataFrame({"site": other, "x": [1.0]}).to_parquet(tmp_path / "1.parquet")
-        with pytest.raises(ValueError, match=r"column 'site' of .* has whole numbers beyond \d+, which another file"):
+        with pytest.raises(ValueError, match=r"column 'site' is .* but .* in .*, and no type holds the values of both"):
             bw.load(tmp_path / "*.parquet", bag="site")

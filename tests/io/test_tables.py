@@ -122,15 +122,6 @@ def test_the_index_of_pandas_does_not_matter():
     check_against_hand(bags, y, data, ["red", "count", "cloudy"])
 
 
-def test_a_large_arrow_table_keeps_its_rows_in_order():
-    # where joins inside pyarrow no longer do
-    codes = np.random.default_rng(0).integers(0, 50_000, 1_000_000)
-    frame = pa.table({"site": pa.array(codes).cast(pa.string()), "x": codes, "y": codes % 7})
-    bags, y = load(frame, bag="site", target="y", features="x")
-    assert (bags.instances[:, 0] == bags.expand(bags.ids).astype(int)).all()
-    assert (y == bags.ids.astype(int) % 7).all()
-
-
 @pytest.mark.filterwarnings("ignore:.*(left out|and were dropped)")
 def test_input_is_left_alone_and_order_of_rows_inside_a_bag_kept(build):
     data = long_table()
@@ -159,30 +150,20 @@ def test_decimals_are_numbers(build):
     assert load(frame, bag="site")[0].instances.tolist() == [[1.5], [2.5]]
 
 
-OBJECTS = {
-    "sparse": pd.arrays.SparseArray([0.0, 1.5, 0.0, np.nan]),
-    "objects": pd.Series([1, 2.5, None, np.float32(3)], dtype=object),
-    "decimals": [decimal.Decimal("1.5"), decimal.Decimal(2), None, decimal.Decimal("NaN")],
-    "truths": pd.Series([True, False, True, True], dtype=object),
-}
-NUMBERS = {
-    "sparse": [0, 1.5, 0, NAN],
-    "objects": [1, 2.5, NAN, 3],
-    "decimals": [1.5, 2, NAN, NAN],
-    "truths": [1, 0, 1, 1],
-}
-
-
 def test_numbers_of_any_type_of_pandas():
     """They were left out without a word."""
-    frame = pd.DataFrame({"site": pd.Series([3, 1, 3, 1], dtype=object)} | OBJECTS).set_axis([5, 5, 6, 6])
-    plain = pd.DataFrame({"site": [3, 1, 3, 1]} | NUMBERS)
-    names = ["sparse", "objects", "decimals", "truths"]
-    for features in (None, names):
+    columns = {
+        "sparse": pd.arrays.SparseArray([0.0, 1.5, 0.0, np.nan]),
+        "objects": pd.Series([1, 2.5, None, np.float32(3)], dtype=object),
+        "decimals": [decimal.Decimal("1.5"), decimal.Decimal(2), None, decimal.Decimal("NaN")],
+        "truths": pd.Series([True, False, True, True], dtype=object),
+    }
+    frame = pd.DataFrame({"site": pd.Series([3, 1, 3, 1], dtype=object)} | columns).set_axis([5, 5, 6, 6])
+    for features in (None, list(columns)):
         bags = load(frame, bag="site", features=features, missing="keep")[0]
-        expected = load(plain, bag="site", features=features or names, missing="keep")[0]
-        np.testing.assert_array_equal(bags.instances, expected.instances)
-        assert bags.feature_names == expected.feature_names and bags.ids.tolist() == [3, 1]
+        expected = [[0, 1, 1.5, 1], [0, NAN, NAN, 1], [1.5, 2.5, 2, 0], [NAN, 3, NAN, 1]]
+        np.testing.assert_array_equal(bags.instances, expected)
+        assert bags.feature_names == tuple(columns) and bags.ids.tolist() == [3, 1]
     known = frame.iloc[:2]
     assert load(known, bag="site", target="decimals")[1].tolist() == [1.5, 2.0]
     assert load(known.astype({"sparse": "Sparse[float32]"}), bag="site", features="sparse")[0].dtype == np.float32
@@ -197,10 +178,7 @@ def test_numbers_of_any_type_beside_lists():
 @pytest.mark.parametrize(
     ("column", "words"),
     [
-        (
-            ["1", "2.5", "?", "-3e2", "x", None, "NA"],
-            r"'\?' in row 2, 'x' in row 4 .* fill_values=\['\?', 'x'\]",
-        ),
+        (["1", "2.5", "?", "-3e2", "x", None, "NA"], r"'\?' in row 2, 'x' in row 4 .* fill_values=\['\?', 'x'\]"),
         (["1", "2.5", " 7 ", "-3e2", ".5", None, "NA"], "its values are numbers; make it a column of numbers"),
     ],
 )
@@ -291,15 +269,13 @@ def test_nullable_types_of_pandas():
 
 # Refusals -------------------------------------------------------------------------------------------------------
 
+NUMERIC = ["red", "aod", "count", "cloudy"]
+
 
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        (
-            {"bag": "sit"},
-            ValueError,
-            r"no column 'sit' \(did you mean 'site'\?\); the columns are 'site', 'red', 'aod'",
-        ),
+        ({"bag": "sit"}, ValueError, r"no column 'sit' \(did you mean 'site'\?\); the columns are 'site', 'red'"),
         ({"bag": "site", "target": "zzz"}, ValueError, "no column 'zzz'; the columns are"),
         ({"bag": "site", "groups": "countyy"}, ValueError, "did you mean 'county'"),
         ({"bag": "site", "features": ["red", "blu"]}, ValueError, "no column 'blu'"),
@@ -310,23 +286,11 @@ def test_nullable_types_of_pandas():
         ({"bag": "site", "target": "aod", "features": ["red", "aod"]}, ValueError, "'aod' is the target; it cannot"),
         ({"bag": "count", "features": "count"}, ValueError, "'count' is the bag id; it cannot"),
         ({"bag": "site", "features": ["red", "county"]}, TypeError, r"'county' is String; encode"),
-        (
-            {"bag": "site", "ignore": ["red", "aod", "count", "cloudy"]},
-            ValueError,
-            r"no numeric feature column; .*'county' \(",
-        ),
-        (
-            {"bag": "site", "ignore": ["red", "aod", "count", "county", "cloudy"]},
-            ValueError,
-            "no numeric feature column; every column has another role, or is ignored$",
-        ),
+        ({"bag": "site", "ignore": NUMERIC}, ValueError, r"no numeric feature column; .*'county' \("),
+        ({"bag": "site", "ignore": [*NUMERIC, "county"]}, ValueError, "every column has another role, or is ignored$"),
         ({"bag": "SITE"}, ValueError, r"no column 'SITE' \(did you mean 'site'\?\)"),
         ({"bag": "site", "target": "county"}, TypeError, "target must be numbers; column 'county' is String"),
-        (
-            {"bag": "site", "missing": "fill"},
-            ValueError,
-            "missing must be 'refuse', 'drop-instances', 'impute' or 'keep'",
-        ),
+        ({"bag": "site", "missing": "fill"}, ValueError, "missing must be 'refuse', 'drop-instances', 'impute' or"),
     ],
 )
 def test_wrong_columns_are_refused(build, options, error, match):
@@ -352,7 +316,7 @@ def test_no_rows(build):
         ({"y": [1.0, None, 1.0, None]}, {"target": "y"}, "bag 'b' has a missing or infinite target"),
         ({"y": [1.0, INF, 1.0, INF]}, {"target": "y"}, "bag 'b' has a missing or infinite target"),
         ({"y": [1.0, 1e300, 1.0, 1e300]}, {"target": "y"}, r"bag 'b' has a target beyond 1e\+100 in column 'y'"),
-        ({"g": list("uuvu")}, {"groups": "g"}, "bag 'a' has rows of more than one group in column 'g'"),
+        ({"g": list("uuvu")}, {"groups": "g"}, "bag 'a' has more than one group in column 'g'"),
         ({"g": ["u", "v", None, "v"]}, {"groups": "g"}, "bag 'a' has rows without a group in column 'g'"),
         ({"x": [NAN, None, 1.0, 1.0]}, {}, r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"),
         ({"x": [NAN, None, INF, 1.0]}, {"missing": "drop-instances"}, "bag 'a' has no finite instance; every bag"),

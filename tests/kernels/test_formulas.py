@@ -1,9 +1,5 @@
-import warnings
-
 import numpy as np
 import pytest
-from sklearn.base import clone
-from sklearn.metrics.pairwise import rbf_kernel
 
 from bagwise import kernels as k
 
@@ -58,12 +54,6 @@ def test_polynomial_and_linear():
     np.testing.assert_allclose(k.Linear()(A, B), A @ B.T)
 
 
-def test_gaussian_is_scikit_learns():
-    rng = np.random.default_rng(0)
-    A = rng.normal(size=(9, 4))
-    np.testing.assert_allclose(k.Gaussian(1.7)(A, A), rbf_kernel(A, gamma=0.5 / 1.7**2), rtol=1e-12)
-
-
 @pytest.mark.parametrize("kernel", [c for c in BY_HAND if c is not k.PrintedInverse], ids=lambda c: c.__name__)
 def test_positive_definite_ones_have_no_negative_eigenvalue(kernel):
     x = np.linspace(0, 200, 60)
@@ -86,9 +76,3 @@ def test_the_printed_formula_is_no_kernel_and_says_so():
 def test_bandwidth_must_be_positive(bandwidth):
     with pytest.raises(ValueError, match="bandwidth must be above zero"):
         k.Gaussian(bandwidth)([[0.0]], [[1.0]])
-
-
-def test_kernels_are_estimators():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert clone(k.Polynomial(2.0, degree=3)).get_params() == {"bandwidth": 2.0, "degree": 3}

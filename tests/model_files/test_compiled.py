@@ -9,9 +9,11 @@ from sklearn.tree import DecisionTreeRegressor
 from tests.helpers.saved_files import (
     as_npy,
     file_of,
+    find,
     head_of,
     node,
     put_into_head,
+    refused,
     resealed,
     small_file,
     small_model,
@@ -27,12 +29,6 @@ from bagwise.testing.contract_checks import sample
 SMALL = small_model(DecisionTreeRegressor(max_depth=3, random_state=0))
 TREE = file_of(SMALL)
 BOOSTED = file_of(small_model(HistGradientBoostingRegressor(max_iter=2, min_samples_leaf=2)))
-
-
-def refused(data: bytes, words: str, tmp_path) -> None:
-    (tmp_path / "m").write_bytes(data)
-    with pytest.raises(ValueError, match=words):
-        load_model(tmp_path / "m")
 
 
 def edited(arrays, name: str, change) -> None:
@@ -52,6 +48,10 @@ def tree_of(plan) -> dict:
     return head_of(plan)["tree_"]
 
 
+def nodes_of(plan) -> str:
+    return tree_of(plan)["content"]["content"]["nodes"]["file"]
+
+
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -63,18 +63,12 @@ def tree_of(plan) -> dict:
     ],
 )
 def test_splits_stay_inside_the_tree(field, value, words, tmp_path):
-    def change(name):
-        return lambda plan, arrays: edited(
-            arrays, tree_of(plan)["content"]["content"]["nodes"]["file"], put(name, value)
-        )
-
-    refused(resealed(TREE, change(field)), words, tmp_path)
+    refused(resealed(TREE, lambda plan, arrays: edited(arrays, nodes_of(plan), put(field, value))), words, tmp_path)
 
 
 def test_nodes_of_another_kind_are_refused(tmp_path):
     def plain_rows(plan, arrays):
-        name = tree_of(plan)["content"]["content"]["nodes"]["file"]
-        edited(arrays, name, lambda rows: np.zeros(len(rows)))
+        edited(arrays, nodes_of(plan), lambda rows: np.zeros(len(rows)))
 
     refused(resealed(TREE, plain_rows), "it is damaged", tmp_path)
 
@@ -102,9 +96,8 @@ def test_a_tree_has_the_nodes_and_outputs_it_says(tmp_path):
         edited(arrays, tree_of(plan)["arguments"]["content"][1]["file"], lambda one: one + 10**9)
 
     def none(plan, arrays):
-        state = tree_of(plan)["content"]["content"]
-        state["node_count"] = 0
-        edited(arrays, state["nodes"]["file"], lambda rows: rows[:0])
+        tree_of(plan)["content"]["content"]["node_count"] = 0
+        edited(arrays, nodes_of(plan), lambda rows: rows[:0])
 
     refused(resealed(TREE, more), "nodes and claims 1000000000", tmp_path)
     refused(resealed(TREE, outputs), "more than one output", tmp_path)
@@ -182,12 +175,7 @@ def test_the_arrays_of_a_network_have_its_shape(tmp_path):
     whole = network_file()
 
     def ensemble_of(plan):
-        waiting = [plan]
-        while waiting:
-            found = waiting.pop()
-            if isinstance(found, dict) and found.get("__class__") == "NetworkEnsemble":
-                return found["content"]["content"]
-            waiting.extend(found.values() if isinstance(found, dict) else found if isinstance(found, list) else [])
+        return find(plan, "NetworkEnsemble")["content"]["content"]
 
     def cut(name):
         return lambda plan, arrays: edited(arrays, ensemble_of(plan)[name]["file"], lambda array: array[..., :-1])

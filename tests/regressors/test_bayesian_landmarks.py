@@ -4,7 +4,7 @@ from sklearn.base import clone
 from sklearn.cluster import KMeans
 
 from bagwise.embeddings import LandmarkMean
-from bagwise.embeddings.landmarks import k_means_centres
+from bagwise.embeddings.feature_mean import k_means_centres
 from bagwise.testing import zoo
 
 PLACEMENTS = ("kmeans", "random", "quantiles")
@@ -17,7 +17,7 @@ def rows_of(embedding, bag):
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize("name", zoo())
 def test_means_and_noise_are_those_of_the_features(name, placement, monkeypatch):
-    monkeypatch.setattr("bagwise.embeddings.landmarks.BLOCK", 5 if name != "one huge" else 4096)
+    monkeypatch.setattr("bagwise.embeddings.feature_mean.LANDMARK_BLOCK", 5 if name != "one huge" else 4096)
     bags = zoo()[name]
     embedding = LandmarkMean(landmarks=4, placement=placement)
     means = embedding.fit_transform(bags)

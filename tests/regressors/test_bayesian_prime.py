@@ -1,65 +1,50 @@
 """Bayesian prime-MIR: its conditionals against their formulas, and what it finds."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
 
 from bagwise.bags.segments import segment_sum
 from bagwise.datasets import make_bmir
 from bagwise.regressors import BayesianPrime
 from bagwise.regressors.bayesian import prime_instances as bayesian_prime
-from bagwise.regressors.bayesian.prime_instances import (
-    coefficient_moments,
-    draw_coefficients,
-    draw_primary,
-    draw_variance,
-    primary_chances,
-    sample,
-)
-from bagwise.testing import zoo
+from bagwise.regressors.bayesian.prime_instances import draw_coefficients, draw_primary, sample
 
 BAGS, Y = make_bmir(100, random_state=0)
 NEW, TRUTH = make_bmir(500, random_state=1)
 MODEL = BayesianPrime(draws=400, burn_in=200).fit(BAGS, Y)
 
 
-def test_primary_instance_given_the_plane():
-    offsets, variance = np.array([0, 3, 4, 6]), 0.7
-    squares = np.array([0.1, 2.0, 5.0, 9.0, 1.0, 1.0])
-    expected = []
-    for a, b in zip(offsets[:-1], offsets[1:], strict=True):
-        density = [np.exp(-s / (2 * variance)) for s in squares[a:b]]
-        expected += [d / sum(density) for d in density]
-    chances = primary_chances(squares, variance, offsets)
-    np.testing.assert_allclose(chances, expected)
+def test_primary_instance_given_its_chances():
+    offsets, chances = np.array([0, 3, 4, 6]), np.array([0.7, 0.25, 0.05, 1.0, 0.5, 0.5])
     random = np.random.default_rng(0)
     drawn = np.stack([draw_primary(chances, offsets, random) for _ in range(4000)])
     assert (drawn >= offsets[:-1]).all() and (drawn < offsets[1:]).all()
     frequency = np.bincount(drawn.ravel(), minlength=6) / 4000
-    assert np.abs(frequency - expected).max() < 5 * np.sqrt(0.25 / 4000)
+    assert np.abs(frequency - chances).max() < 5 * np.sqrt(0.25 / 4000)
 
 
 def test_plane_given_the_primary_instances():
     random = np.random.default_rng(1)
     Z, y, w = random.normal(size=(12, 3)), random.normal(size=12), random.uniform(size=12)
-    mean, precision = coefficient_moments(Z, y, w, 0.4)
-    by_hand = np.eye(3) / 12 + sum(w[i] * np.outer(Z[i], Z[i]) for i in range(12)) / 0.4
-    np.testing.assert_allclose(precision, by_hand)
-    np.testing.assert_allclose(mean, np.linalg.inv(by_hand) @ sum(w[i] * y[i] * Z[i] for i in range(12)) / 0.4)
+    precision = np.eye(3) / 12 + sum(w[i] * np.outer(Z[i], Z[i]) for i in range(12)) / 0.4
+    mean = np.linalg.inv(precision) @ sum(w[i] * y[i] * Z[i] for i in range(12)) / 0.4
     drawn = np.stack([draw_coefficients(Z, y, w, 0.4, random) for _ in range(4000)])
-    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * np.sqrt(np.linalg.inv(by_hand).max() / 4000))
-    np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(by_hand), atol=0.03)
+    np.testing.assert_allclose(drawn.mean(axis=0), mean, atol=5 * np.sqrt(np.linalg.inv(precision).max() / 4000))
+    np.testing.assert_allclose(np.cov(drawn.T), np.linalg.inv(precision), atol=0.03)
 
 
-def test_variance_given_the_rest():
+def test_bags_of_one_instance_are_a_linear_regression():
+    """The variance given all targets is inverse gamma with half a degree of freedom less per coefficient."""
     random = np.random.default_rng(2)
-    drawn = [draw_variance(6.0, 20, random) for _ in range(4000)]
-    shape, rate = 10.1, 3.001
-    assert np.isclose(np.mean(drawn), rate / (shape - 1), rtol=0.03)
-    assert np.isclose(np.var(drawn), rate**2 / ((shape - 1) ** 2 * (shape - 2)), rtol=0.15)
+    Z, w = np.column_stack([np.ones(60), random.normal(size=60)]), random.uniform(0.5, 2.0, size=60)
+    y = Z @ [1.0, 2.0] + random.normal(size=60) / np.sqrt(w)
+    _, variances, inclusion = sample(Z, np.arange(61), y, w, (np.zeros(2), 1.0), 8000, 100, random)
+    rest = np.sqrt(w) * y - (np.sqrt(w)[:, None] * Z) @ np.linalg.lstsq(np.sqrt(w)[:, None] * Z, np.sqrt(w) * y)[0]
+    shape, rate = 0.1 + 58 / 2, 0.001 + rest @ rest / 2
+    np.testing.assert_allclose(inclusion, 1.0)
+    assert np.isclose(np.mean(variances), rate / (shape - 1), rtol=0.02)
+    assert np.isclose(np.var(variances), rate**2 / ((shape - 1) ** 2 * (shape - 2)), rtol=0.15)
 
 
 def test_toy_recovers_its_plane():
@@ -107,19 +92,13 @@ def test_rounding_does_not_decide_between_the_splits_of_the_selector(monkeypatch
     expected, random = clone(model).fit(bags, y).predict(bags), np.random.default_rng(0)
 
     def elsewhere(*given):
-        found = sample(*given)
-        return replace(found, inclusion=found.inclusion * (1 + 4e-16 * random.normal(size=len(found.inclusion))))
+        *draws, inclusion = sample(*given)
+        return *draws, inclusion * (1 + 4e-16 * random.normal(size=len(inclusion)))
 
     monkeypatch.setattr(bayesian_prime, "sample", elsewhere)
     np.testing.assert_allclose(clone(model).fit(bags, y).predict(bags), expected, rtol=1e-12, atol=1e-12)
 
 
-def test_refusals():
+def test_no_instance_to_average_is_refused():
     with pytest.raises(ValueError, match="draws and top must be at least 1"):
         BayesianPrime(top=0).fit(BAGS, Y)
-    with pytest.raises(ValueError, match=r"sample_weight must have one entry per bag \(100\)"):
-        BayesianPrime().fit(BAGS, Y, sample_weight=[1.0])
-    with pytest.raises(NotFittedError, match="this BayesianPrime is not fitted yet"):
-        BayesianPrime().predict(BAGS)
-    with pytest.raises(ValueError, match="bags have 2 features, but BayesianPrime was fitted on 5"):
-        MODEL.predict(zoo(2)["equal"])

@@ -24,18 +24,18 @@ def test_a_conjugate_posterior_is_drawn():
     run = hamiltonian(log_density, np.zeros(5), np.diag(np.diag(precision)), draws=1500)
     deviation = np.sqrt(np.diag(covariance))
     np.testing.assert_allclose(run.flat.mean(axis=0) / deviation, mean / deviation, atol=0.1)
-    np.testing.assert_allclose(
-        np.cov(run.flat.T) / np.outer(deviation, deviation), covariance / np.outer(deviation, deviation), atol=0.12
-    )
+    units = np.outer(deviation, deviation)
+    np.testing.assert_allclose(np.cov(run.flat.T) / units, covariance / units, atol=0.12)
     assert split_rhat(run.values).max() < 1.02 and 0.6 < run.acceptance < 1.0
 
 
 def test_what_is_not_normal_is_drawn_too():
     """Independent logistic variables: known variance and tails."""
-    run = hamiltonian(
-        lambda x: (-(x + 2 * np.log1p(np.exp(-x))).sum(axis=1), -1 + 2 / (1 + np.exp(x))),
-        np.zeros(3), np.eye(3) / 3, draws=2000,
-    )  # fmt: skip
+
+    def log_density(x):
+        return -(x + 2 * np.log1p(np.exp(-x))).sum(axis=1), -1 + 2 / (1 + np.exp(x))
+
+    run = hamiltonian(log_density, np.zeros(3), np.eye(3) / 3, draws=2000)
     assert run.flat.var() == pytest.approx(np.pi**2 / 3, rel=0.1)
     assert np.mean(run.flat > np.log(9)) == pytest.approx(0.1, abs=0.015)
 
@@ -80,9 +80,8 @@ def test_split_rhat_sees_chains_that_disagree_or_drift():
 
 def model_of(seed=0, n=15, r=3):
     rng = np.random.default_rng(seed)
-    return Posterior(rng.normal(size=(n, r)), rng.uniform(0.1, 1.0, size=(n, r)), rng.normal(size=n)), rng.normal(
-        size=r + 3
-    )
+    posterior = Posterior(rng.normal(size=(n, r)), rng.uniform(0.1, 1.0, size=(n, r)), rng.normal(size=n))
+    return posterior, rng.normal(size=r + 3)
 
 
 def test_the_posterior_is_the_one_written_down():
@@ -100,11 +99,11 @@ def test_the_posterior_is_the_one_written_down():
     assert values[1] - values[0] == pytest.approx(written(other) - written(at), rel=1e-5)
 
 
-def test_the_gradient_is_that_of_differences():
-    for seed in range(3):
-        posterior, at = model_of(seed)
-        error = check_grad(lambda v, p=posterior: p(v[None])[0][0], lambda v, p=posterior: p(v[None])[1][0], at)
-        assert error < 1e-4 * np.linalg.norm(posterior(at[None])[1])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_gradient_is_that_of_differences(seed):
+    posterior, at = model_of(seed)
+    error = check_grad(lambda v: posterior(v[None])[0][0], lambda v: posterior(v[None])[1][0], at)
+    assert error < 1e-4 * np.linalg.norm(posterior(at[None])[1])
 
 
 def spreads(n_bags, sizes=(2, 5, 60), seed=0):

@@ -66,17 +66,6 @@ def test_an_indefinite_kernel_through_its_gram_matrix():
     np.testing.assert_allclose(model.predict(NEW), testing.kernel_ridge(K, SPREADS, 1e-2, K_new), rtol=1e-6)
 
 
-def test_weights_of_bags_count_as_copies():
-    """A weight of 2 is a bag that is there twice (up to the mean weight that scales the penalty)."""
-    weights = np.where(np.arange(30) < 10, 2.0, 1.0)
-    copies = np.concatenate([np.arange(30), np.arange(10)])
-    fixed = EmbeddingRidge(Pool(("mean", "deviation")), RidgePath((1e-2,)))
-    weighted = fixed.fit(BAGS, SPREADS, sample_weight=weights).predict(NEW)
-    scaled = RidgePath((1e-2 * 30 * weights.mean(),), scaling="none")
-    copied = EmbeddingRidge(Pool(("mean", "deviation")), scaled).fit(BAGS[copies], SPREADS[copies]).predict(NEW)
-    np.testing.assert_allclose(weighted, copied, rtol=1e-9)
-
-
 def test_pool_predictions():
     values = bw.from_arrays([np.array([1.0, 2.0, 9.0]), np.array([4.0])])
     assert PoolPredictions("mean").fit(values, [0, 1]).predict(values).tolist() == [4.0, 4.0]

@@ -29,9 +29,7 @@ def column(bags, j):
 
 def test_the_blend_is_of_readings_fitted_alone_by_their_left_out_predictions():
     model = clone(BLEND).fit(COLUMNS, Y)
-    fitted = {
-        f"{c}:{name}": clone(r).fit(column(COLUMNS, j), Y) for j, c in enumerate("ab") for name, r in BLEND.readings
-    }
+    fitted = {f"{c}:{n}": clone(r).fit(column(COLUMNS, j), Y) for j, c in enumerate("ab") for n, r in BLEND.readings}
     Z = np.column_stack([Y - one.residuals_ for one in fitted.values()])
 
     def loss(v):
@@ -81,9 +79,8 @@ def test_the_offset_median_learns_what_to_add_to_the_median():
     rest = EmbeddingRidge().fit(bags, Y - medians)
     np.testing.assert_allclose(clone(MEDIAN).fit(bags, Y).predict(bags), medians + rest.predict(bags), atol=1e-12)
     weighted = bags.with_weights(np.full(bags.n_instances, 2.0))
-    np.testing.assert_allclose(
-        clone(MEDIAN).fit(weighted, Y).predict(weighted), clone(MEDIAN).fit(bags, Y).predict(bags), atol=1e-9
-    )
+    plain, weighed = (clone(MEDIAN).fit(some, Y).predict(some) for some in (bags, weighted))
+    np.testing.assert_allclose(weighed, plain, atol=1e-9)
     with pytest.raises(ValueError, match="offset='median' is for instance predictions"):
         clone(MEDIAN).fit(COLUMNS, Y)
 
@@ -150,9 +147,8 @@ def test_explanations_say_how_much_of_a_prediction_is_a_sum():
     additive = bw.method("instance-kme:additive").fit(bags, y)
     parts = bw.explain(additive, bags[:3])
     assert parts.kind == "contributions" and parts.additive_share is None
-    np.testing.assert_allclose(
-        np.add.reduceat(parts.values, bags[:3].offsets[:-1]), additive.predict(bags[:3]), rtol=1e-9
-    )
+    sums = np.add.reduceat(parts.values, bags[:3].offsets[:-1])
+    np.testing.assert_allclose(sums, additive.predict(bags[:3]), rtol=1e-9)
 
 
 def test_many_columns_are_projected():

@@ -113,9 +113,6 @@ def test_huge_variance_is_instance_mir():
     plain = LinearRegression().fit(BAGS.instances, np.repeat(Y, SIZES), 1 / np.repeat(SIZES, SIZES))
     np.testing.assert_allclose(model.predict_instances(BAGS), plain.predict(BAGS.instances), rtol=1e-6)
     np.testing.assert_allclose(model.weights_, 1 / np.repeat(SIZES, SIZES), rtol=1e-6)
-    np.testing.assert_allclose(
-        model.predict(BAGS), segment_mean(plain.predict(BAGS.instances), BAGS.offsets), rtol=1e-6
-    )
 
 
 def test_no_variance_is_prime():
@@ -151,9 +148,8 @@ def test_any_regressor():
     assert np.isfinite(Reweighting(square, weighting=Mixture(), rounds=3).fit(BAGS, Y).predict(BAGS)).all()
     forest = Reweighting(RandomForestRegressor(5, min_samples_leaf=5), rounds=3)
     np.testing.assert_array_equal(clone(forest).fit(BAGS, Y).predict(BAGS), forest.fit(BAGS, Y).predict(BAGS))
-    assert np.isfinite(
-        Reweighting(KNeighborsRegressor(3), weighting=Primary(restarts=1)).fit(BAGS, Y).predict(BAGS)
-    ).all()
+    nearest = Reweighting(KNeighborsRegressor(3), weighting=Primary(restarts=1))
+    assert np.isfinite(nearest.fit(BAGS, Y).predict(BAGS)).all()
 
 
 def test_outliers_are_told_apart():

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 import bagwise as bw
 from bagwise.embeddings import Pool
 from bagwise.regressors import EmbeddingRidge
-from bagwise.regressors.target_limits import without_limits
+from bagwise.regressors.pipeline import without_limits
 
 BAGS, Y = bw.datasets.make_problem("mean", 40, random_state=0)
 FAR = BAGS.replace(BAGS.instances * 20.0)

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hostile_run
+from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, Automatic, hostile_run
 
 import bagwise as bw
 from bagwise.reports import write_model_report, write_report
@@ -134,23 +134,18 @@ def test_the_first_stop_of_the_tab_key_skips_to_the_results(page):
     assert run(page, "return document.activeElement.getBoundingClientRect().left") >= 0  # seen once it has the focus
 
 
-@pytest.mark.parametrize("width", [320, 768, 1280])
-def test_the_page_never_scrolls_sideways(page, width):
-    resize(page, width, 800)
-    run(page, "document.querySelectorAll('details').forEach(one => one.open = true)")
-    assert run(page, "return document.documentElement.scrollWidth") <= width
-    resize(page, 1280, 900)
-
-
-def test_dark_mode_changes_the_ground(page):
-    colours = {}
+def test_dark_mode_changes_the_ground_and_the_figures(page):
+    dots = "document.querySelector('.plot path[style*=\"round\"]')"
+    colours = []
     for scheme in ("light", "dark"):
         feature = {"name": "prefers-color-scheme", "value": scheme}
         page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        colours[scheme] = run(page, "return getComputedStyle(document.body).backgroundColor")
+        for colour in ("document.body).backgroundColor", f"{dots}).stroke"):
+            channels = run(page, f"return getComputedStyle({colour}")[4:-1].split(",")
+            colours.append(sum(map(int, channels)))
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    light, dark = (sum(map(int, colours[name][4:-1].split(","))) for name in ("light", "dark"))
-    assert light > 700 and dark < 100
+    light, light_dots, dark, dark_dots = colours
+    assert light > 700 and dark < 100 and light_dots < 300 < dark_dots
 
 
 def test_without_javascript_all_but_the_explorer_is_there(page):
@@ -179,25 +174,6 @@ def test_no_error_and_no_request(page):
 
 
 # The report of a model, with members, a map, and names that are out to do harm -----------------------------------
-
-
-class Automatic(MeanOfFirst):
-    """Has members, as an automatic method has."""
-
-    def fit(self, bags, y):
-        self.held_out_, self.fold_ = y + 0.2 * np.sin(np.arange(len(y))), np.arange(len(y)) % 4
-        why = "of no use on the first fold: RMSE 0.03079 there, 0.02405 for the blend of those before it"
-        keys = ("member", "status", "why", "weight", "error", "error_se", "fit_seconds", "predict_seconds")
-        rows = [
-            ("prime", "dropped", why, 0.0, np.nan, np.nan, 1.0, 0.1),
-            ("instance-kme:ridge", "blended", "", 0.6, 0.5, 0.1, 2.0, 0.1),
-            (IMAGE, "blended", "", 0.4, 0.6, 0.1, 1.0, 0.1),
-        ]
-        self.trials_ = [dict(zip(keys, row, strict=True)) for row in rows]
-        return super().fit(bags, y)
-
-    def summary(self):
-        return "Tried three members."
 
 
 @pytest.fixture
@@ -325,8 +301,8 @@ return found;
 """
 
 
-@pytest.mark.parametrize("width", [320, 380])
-def test_a_phone_shows_it_without_narrow_columns(any_page, width):
+@pytest.mark.parametrize("width", [320, 380, 768, 1280])
+def test_any_screen_shows_it_without_narrow_columns(any_page, width):
     resize(any_page, width, 800)
     run(any_page, "document.querySelectorAll('details').forEach(one => one.open = true)")
     assert run(any_page, "return document.documentElement.scrollWidth") <= width

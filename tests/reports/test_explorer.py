@@ -10,29 +10,19 @@ from bagwise.reports.explorer import chosen_settings, fit_recalled, recall
 from bagwise.testing.contract_checks import sample
 
 
+@pytest.mark.parametrize(("name", "missing"), [("cluster", False), ("aggregated", True)])
 @pytest.mark.parametrize("tune", [True, False])
-def test_the_setting_that_the_folds_chose_most_often(tune):
+def test_the_setting_that_the_folds_chose_most_often(name, missing, tune):
     bags, y = sample(30)
-    results = bw.evaluate(bags, y, ["cluster"], repeats=1, folds=4, tune=tune, random_state=3)
-    usual = chosen_settings(results, "cluster").most_common(1)[0][0]
-    (setting,) = [one for one in as_entries("cluster", tune=tune)[0].settings if describe_setting(one) == usual]
-    by_hand = bw.method("cluster", random_state=3).set_params(**setting).fit(bags, y)
-    recalled = fit_recalled(results, recall(results, "cluster"), bags, y)
-    assert np.array_equal(recalled.predict(bags), by_hand.predict(bags))
-
-
-@pytest.mark.parametrize("tune", [True, False])
-def test_a_method_that_filled_in_missing_values_does_so_again(tune):
-    bags, y = sample(30)
-    instances = bags.instances.copy()
-    instances[::7, 1] = np.nan
-    bags = bw.Bags(instances, bags.offsets, missing="impute")
-    results = bw.evaluate(bags, y, ["aggregated"], repeats=1, folds=4, tune=tune, random_state=3)
-    usual = chosen_settings(results, "aggregated").most_common(1)[0][0]
-    settings = as_entries("aggregated", tune=tune)[0].settings
-    (setting,) = [one for one in settings if describe_setting(one) == usual]
-    by_hand = bw.method("aggregated", random_state=3).set_params(**setting).fit(bags, y)
-    recalled = fit_recalled(results, recall(results, "aggregated"), bags, y)
+    if missing:
+        instances = bags.instances.copy()
+        instances[::7, 1] = np.nan
+        bags = bw.Bags(instances, bags.offsets, missing="impute")
+    results = bw.evaluate(bags, y, [name], repeats=1, folds=4, tune=tune, random_state=3)
+    usual = chosen_settings(results, name).most_common(1)[0][0]
+    (setting,) = [one for one in as_entries(name, tune=tune)[0].settings if describe_setting(one) == usual]
+    by_hand = bw.method(name, random_state=3).set_params(**setting).fit(bags, y)
+    recalled = fit_recalled(results, recall(results, name), bags, y)
     assert np.array_equal(recalled.predict(bags), by_hand.predict(bags))
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import root_mean_squared_error
 from tests.helpers.page_reading import Report
-from tests.helpers.toy_runs import MeanOfFirst, instance_kme
+from tests.helpers.toy_runs import IMAGE, Automatic, MeanOfFirst, instance_kme
 
 import bagwise as bw
 from bagwise.bags.shared_rows import find_shared_rows
@@ -12,8 +12,8 @@ from bagwise.explanations import explain
 from bagwise.intervals import Intervals
 from bagwise.io.table_output import shown
 from bagwise.regressors import AggregateGP
-from bagwise.reports import charts, write_model_report
-from bagwise.reports.explorer import explain_bags, learned_function, values_section
+from bagwise.reports import figures, write_model_report
+from bagwise.reports.explorer import explain_bags, values_section
 from bagwise.reports.verdict import baseline_predictions
 from bagwise.testing.contract_checks import sample
 
@@ -27,6 +27,10 @@ def test_without_held_out_predictions_nothing_is_called_a_score(tmp_path):
     report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y, method="aggregated", command="bagwise fit")
     assert "scored on no bag that it had not seen" in report.text and "RMSE" not in report.text
     assert "bagwise fit" in report.text and report.explorer["what"] == "fitted"
+    assert "`" not in report.text and "<code>bagwise evaluate</code>" in report.html
+    assert "Unusual bags" in report.text
+    for section in ("Which features matter", "Values of the instances", "The learned function"):
+        assert section not in report.text
 
 
 def test_held_out_predictions_are_scored(tmp_path):
@@ -55,37 +59,16 @@ def test_held_out_of_another_length_is_refused(tmp_path):
         write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y, held_out=y, fold=np.zeros(29))
 
 
-class Automatic(MeanOfFirst):
-    """Has what an automatic method has."""
-
-    def fit(self, bags, y):
-        self.held_out_, self.fold_ = y + 0.5, np.arange(len(y)) % 4
-        self.trials_ = [
-            {
-                "member": "prime",
-                "status": "dropped",
-                "why": "<of> no use",
-                "weight": 0.0,
-                "error": np.nan,
-                "seconds": 1.0,
-            },
-            {"member": "slow", "status": "tried", "why": "", "weight": 0.0, "error": 0.75, "seconds": 2.0},
-            {"member": "<b>aggregated", "status": "blended", "why": "", "weight": 1.0, "error": 0.5, "seconds": 3.0},
-        ]
-        return super().fit(bags, y)
-
-    def summary(self):
-        return "Tried <two> members."
-
-
 def test_the_trials_of_an_automatic_method(tmp_path):
     bags, y = sample(30)
     report = write(tmp_path, Automatic().fit(bags, y), bags, y)
-    assert report.words("members", "member") == ["<b>aggregated ★ best", "slow", "prime"]  # by error, the unknown last
-    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None]
+    assert report.words("members", "member") == [f"{IMAGE} ★ best", "slow", "prime", "attention"]  # by error
+    assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None, None]
     assert "Tried <two> members." in report.text
-    assert report.words("members", "weight") == ["100\xa0%", "–", "–"]
-    assert report.words("members", "outcome") == ["in the blend", "compared", "given up early: <of> no use"]
+    assert report.words("members", "weight") == ["100\xa0%", "–", "–", "–"]
+    blended, tried, dropped, skipped = report.words("members", "outcome")
+    assert (blended, tried, skipped) == ("in the blend", "compared", "not tried: needs torch")
+    assert dropped.startswith("given up early: <of> no use on the first fold")
     assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
     assert "RMSE 0.500 on bags it never saw" in report.text
 
@@ -123,22 +106,8 @@ def test_a_metric_that_is_no_error_of_a_page_leaves_the_rmse(tmp_path):
 def test_the_trials_inside_intervals(tmp_path, kind):
     bags, y = sample(40)
     report = write(tmp_path, Intervals(Automatic(), kind=kind, scale="none").fit(bags, y), bags, y)
-    assert report.words("members", "member")[0] == "<b>aggregated ★ best" and "Tried <two> members." in report.text
+    assert report.words("members", "member")[0] == f"{IMAGE} ★ best" and "Tried <two> members." in report.text
     assert ("RMSE 0.500 on bags it never saw" in report.text) == (kind == "cv+")  # split: fitted on some of the bags
-
-
-@pytest.mark.parametrize("n_covariates", [1, 3])
-def test_the_learned_function_of_bags_with_covariates(tmp_path, n_covariates):
-    bags, y = sample(30)
-    bags = bags.with_covariates(np.random.default_rng(0).normal(size=(30, n_covariates)))
-    model = instance_kme().fit(bags, y)
-    assert model[-1].n_covariates_in_ == n_covariates
-    assert "The learned function" in write(tmp_path, model, bags, y).text
-    found = learned_function(model, bags)
-    alone = bw.from_arrays(list(found["grid"][:, None])).with_covariates(
-        np.tile(bags.covariates.mean(axis=0), (160, 1))
-    )
-    np.testing.assert_array_equal(found["h"], model[-1].predict(alone))
 
 
 def test_a_page_without_a_learned_function_is_better_than_none(tmp_path, monkeypatch):
@@ -146,7 +115,7 @@ def test_a_page_without_a_learned_function_is_better_than_none(tmp_path, monkeyp
         raise RuntimeError("no function today")
 
     bags, y = sample(30)
-    monkeypatch.setattr("bagwise.reports.explorer.function_and_counts", fault)
+    monkeypatch.setattr("bagwise.reports.figures.function_on_grid", fault)
     report = write(tmp_path, instance_kme().fit(bags, y), bags, y)
     assert "The learned function" not in report.text and "was fitted on 30 bags" in report.text
 
@@ -214,19 +183,14 @@ def test_methods_that_aggregate_values_show_them(tmp_path, aggregate):
 def test_the_chart_of_values_has_means_over_targets(monkeypatch):
     bags, y = sample(30)
     model, drawn = AggregateGP(aggregate="sum", grid={}).fit(bags, y), {}
-    monkeypatch.setattr(charts, "values_against_targets", lambda *numbers: drawn.update(numbers=numbers))
+    monkeypatch.setattr(figures, "values_against_targets", lambda axis, *numbers: drawn.update(numbers=numbers))
     assert len(values_section("aggregate-gp", model, bags, y)["plots"]) == 1  # no places, no map
-    rates, mean, low, high, _ = drawn["numbers"]
+    rates, mean, low, high = drawn["numbers"]
     np.testing.assert_allclose(rates, y / bags.sizes)
     np.testing.assert_allclose(mean, model.predict(bags) / bags.sizes)
     parts = np.split(model.predict_instances(bags), bags.offsets[1:-1])
     np.testing.assert_allclose(low, [np.quantile(part, 0.1) for part in parts])
     np.testing.assert_allclose(high, [np.quantile(part, 0.9) for part in parts])
-
-
-def test_other_methods_have_no_section_of_values(tmp_path):
-    bags, y = sample(30)
-    assert values_section("aggregated", bw.method("aggregated").fit(bags, y), bags, y) is None
 
 
 def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
@@ -240,12 +204,6 @@ def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
     assert report.values("verdicts", "bags") == counts
     inside = np.concatenate([one.ids[one.verdict == "inside"] for one in judged])
     assert report.values("verdicts", "RMSE")[0] == pytest.approx(np.sqrt(np.mean(model.residuals_[inside] ** 2)))
-
-
-def test_features_are_not_measured_in_sample(tmp_path):
-    bags, y = sample(30)
-    report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
-    assert "Which features matter" not in report.text and "Unusual bags" in report.text
 
 
 def test_shared_rows_are_on_the_page(tmp_path):
@@ -263,15 +221,6 @@ def test_shared_rows_are_on_the_page(tmp_path):
     assert f"the largest holds {shared.largest} of 40 bags" in report.text
 
 
-def test_a_member_without_torch_is_not_called_out_of_time(tmp_path):
-    bags, y = sample(30)
-    model = Automatic().fit(bags, y)
-    rows = model.trials_
-    model.trials_ = [*rows, rows[0] | {"member": "attention", "status": "skipped", "why": "needs torch"}]
-    report = write(tmp_path, model, bags, y)
-    assert "not tried: needs torch" in report.words("members", "outcome") and "no time left" not in report.text
-
-
 def test_features_are_in_the_order_of_their_importance(tmp_path):
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(60, 3))
@@ -284,12 +233,6 @@ def test_features_are_in_the_order_of_their_importance(tmp_path):
         report.words("features", "feature") == report.words("profile-table", "feature") == ["much", "little", "noise"]
     )
     assert report.explorer["features"][0] == "much"
-
-
-def test_backticks_become_code(tmp_path):
-    bags, y = sample(30)
-    report = write(tmp_path, bw.method("aggregated").fit(bags, y), bags, y)
-    assert "`" not in report.text and "<code>bagwise evaluate</code>" in report.html
 
 
 def test_bags_without_a_held_out_prediction_are_not_scored(tmp_path):

@@ -7,15 +7,13 @@ from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from scipy.stats import binom
-from sklearn.linear_model import LinearRegression
+from tests.helpers.toy_runs import instance_kme
 
 import bagwise as bw
 from bagwise.explanations import explain
-from bagwise.instances import OutOfFold
 from bagwise.intervals.order_statistics import fifths
 from bagwise.regressors import PoolPredictions
 from bagwise.reports import plots
-from bagwise.reports import plots as style
 
 rng = np.random.default_rng(0)
 Y = rng.normal(size=40)
@@ -41,6 +39,7 @@ def test_predicted_against_true(axis):
     np.testing.assert_allclose(scattered(axis)[0], np.column_stack([Y, PREDICTED]))
     (diagonal,) = axis.lines
     np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+    assert axis.get_facecolor() == (0.0, 0.0, 0.0, 0.0) and to_hex(axis.xaxis.label.get_color()) == plots.INK
     assert axis.get_xlabel() == "target (cm)" and not segments(axis)
     assert f"RMSE {np.sqrt(np.mean((PREDICTED - Y) ** 2)):.4g}" in axis.get_title()
 
@@ -64,7 +63,7 @@ def test_intervals_that_miss_are_another_colour(axis):
         np.testing.assert_allclose(drawn[:, :, 1], intervals[part])
         np.testing.assert_allclose(dots, np.column_stack([Y[part], PREDICTED[part]]))
     colours = [to_hex(c.get_edgecolor()[0]) for c in axis.collections if type(c).__name__ == "LineCollection"]
-    assert colours == [style.BLUE, style.ORANGE] and f"{np.mean(~missed):.0%} inside" in axis.get_title()
+    assert colours == [plots.BLUE, plots.ORANGE] and f"{np.mean(~missed):.0%} inside" in axis.get_title()
 
 
 def test_residuals_against_size(axis):
@@ -119,26 +118,20 @@ def test_bag_distributions_of_predictions_show_the_targets(axis):
     np.testing.assert_allclose(targets[:, 1], shown)
 
 
-def test_learned_function(axis):
-    model = bw.method("instance-kme:single").fit(BAGS, Y)
-    predictions = model[:-1].transform(BAGS)
+@pytest.mark.parametrize("n_covariates", [0, 1, 3])
+def test_the_learned_function_is_at_the_mean_of_covariates(axis, n_covariates):
+    bags = BAGS.with_covariates(rng.normal(size=(40, n_covariates))) if n_covariates else BAGS
+    model = instance_kme().fit(bags, Y)
+    predictions = model[:-1].transform(bags)
     assert plots.learned_function(axis, model[-1], predictions) is axis
-    grid, h = axis.lines[1].get_data()
-    np.testing.assert_allclose(h, model[-1].predict(list(np.asarray(grid)[:, None, None])), rtol=1e-9)
+    grid, h = (np.asarray(values) for values in axis.lines[1].get_data())
+    alone = bw.from_arrays(list(grid[:, None]))
+    if n_covariates:
+        alone = alone.with_covariates(np.tile(bags.covariates.mean(axis=0), (len(grid), 1)))
+    np.testing.assert_allclose(h, model[-1].predict(alone), rtol=1e-12)
     tops, edges, baseline = axis.patches[0].get_data()
     counts, _ = np.histogram(predictions.instances, bins=edges)
     np.testing.assert_allclose((tops - baseline) / (tops - baseline).max(), counts / counts.max())
-
-
-def test_learned_function_of_bags_with_covariates_is_at_their_mean(axis):
-    bags = BAGS.with_covariates(Y + rng.normal(size=40), ["angle"])
-    model = bw.method("instance-kme:single").set_params(instances=OutOfFold(LinearRegression(), folds=4)).fit(bags, Y)
-    predictions = model[:-1].transform(bags)
-    plots.learned_function(axis, model[-1], predictions)
-    grid, h = axis.lines[1].get_data()
-    mean = np.full(len(grid), bags.covariates.mean())
-    alone = bw.from_arrays(list(np.asarray(grid)[:, None])).with_covariates(mean, ["angle"])
-    np.testing.assert_allclose(h, model[-1].predict(alone), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "line"), [("contributions", 1.0), ("weights", 1 / 3), ("leave-one-out", 0.0)])
@@ -173,10 +166,10 @@ def test_residuals_on_a_map_are_centred(axis):
     ("draw", "words"),
     [
         (lambda a: plots.predicted_against_true(a, Y, Y[1:]), "predicted has 39 values and y has 40; they must match"),
-        (lambda a: plots.predicted_against_true(a, [], []), "y must hold finite numbers, at least one"),
-        (lambda a: plots.residuals_against_size(a, Y, Y * np.nan, Y), "predicted must hold finite numbers"),
-        (lambda a: plots.predicted_against_true(a, Y[:, None], Y), r"y must be a column of numbers, not .* \(40, 1\)"),
-        (lambda a: plots.predicted_against_true(a, Y, Y, intervals=Y), r"for each of 40, not shape \(40,\)"),
+        (lambda a: plots.predicted_against_true(a, [], []), r"0 sample\(s\)"),
+        (lambda a: plots.residuals_against_size(a, Y, Y * np.nan, Y), "Input predicted contains NaN"),
+        (lambda a: plots.predicted_against_true(a, BAGS.instances, Y), "y should be a 1d array, got an array of shape"),
+        (lambda a: plots.predicted_against_true(a, Y, Y, intervals=Y), r"for each of 40 bags, not shape \(40,\)"),
         (
             lambda a: plots.predicted_against_true(a, Y, Y, intervals=np.column_stack([Y + 1, Y])),
             "intervals must be finite, the lower bound first",
@@ -186,7 +179,7 @@ def test_residuals_on_a_map_are_centred(axis):
         (lambda a: plots.bag_distributions(a, BAGS, Y[1:]), "y has 39 values for 40 bags"),
         (lambda a: plots.bag_distributions(a, BAGS, Y, values=Y), "values has 40 entries for"),
         (lambda a: plots.learned_function(a, None, BAGS), "predictions must be Bags of one column"),
-        (lambda a: plots.fold_scores(a, {"m": [np.nan]}), "m must hold finite numbers"),
+        (lambda a: plots.fold_scores(a, {"m": [np.nan]}), "Input m contains NaN"),
     ],
 )
 def test_refusals(axis, draw, words):
@@ -203,15 +196,9 @@ def luminance(colour):
 @pytest.mark.parametrize("background", ["#ffffff", "#14161a"])
 def test_colours_are_read_on_light_and_dark(background):
     """The contrast ratio of WCAG; 3 is what it asks of graphics."""
-    for colour in (style.INK, *style.SERIES):
+    for colour in (plots.INK, *plots.SERIES):
         low, high = sorted([luminance(colour), luminance(background)])
         assert (high + 0.05) / (low + 0.05) > 3.5
-
-
-def test_backgrounds_are_transparent(axis):
-    plots.predicted_against_true(axis, Y, PREDICTED)
-    assert axis.get_facecolor() == (0.0, 0.0, 0.0, 0.0)
-    assert to_hex(axis.xaxis.label.get_color()) == style.INK
 
 
 def test_importance(axis):

@@ -9,6 +9,7 @@ from tests.helpers.toy_runs import END, HOSTILE, IMAGE, SCRIPT, MeanOfFirst, hos
 import bagwise as bw
 from bagwise.io.table_output import shown, shown_p
 from bagwise.reports import write_model_report, write_report
+from bagwise.reports.findings import best_verdict
 from bagwise.testing.contract_checks import sample
 
 METHODS = ["aggregated", ("by hand", MeanOfFirst()), ("poor", MeanOfFirst(slope=-1.0))]
@@ -68,7 +69,7 @@ def test_the_first_words_are_the_best_method_and_its_lead(results, report):
     assert luck in report.text and f"{shown_p(second['p_holm'])}, corrected" in report.text
 
 
-ANY = [("medae", "median absolute error"), ("r2", "R²"), ("nll", "NLL"), ("coverage90", "90 % coverage")]
+ANY = [("medae", "median absolute error"), ("r2", "R²"), ("nll", "NLL"), ("coverage", "interval coverage")]
 
 
 @pytest.mark.parametrize(("metric", "name"), ANY)
@@ -150,12 +151,6 @@ def test_the_learned_function(data, tmp_path):
     assert "The learned function" not in write(results, tmp_path, bags=bags, y=y).text  # an estimator of one's own
 
 
-def test_no_number_depends_on_the_origin(data):
-    plain, told = (bw.evaluate(*data, ["aggregated"], repeats=1, origin=origin) for origin in (None, {"command": "x"}))
-    assert plain.record["cells"] == told.record["cells"]
-    assert list(plain.summary()["rmse"]) == list(told.summary()["rmse"])
-
-
 # What is missing ------------------------------------------------------------------------------------------------
 
 
@@ -176,25 +171,36 @@ def test_nothing_but_failures(tmp_path):
     assert "3 cells failed; 0 are still to be run" in report.text
 
 
-@pytest.mark.parametrize("gone", [1, 8])
-def test_an_unfinished_run(data, tmp_path, gone):
+def test_an_unfinished_run(data, tmp_path):
     bw.evaluate(*data, ["aggregated"], repeats=2, folds=4, out=tmp_path / "run")
-    for path in sorted((tmp_path / "run" / "cells").iterdir())[:gone]:
-        path.unlink()
+    first, *others = sorted((tmp_path / "run" / "cells").iterdir())
+    first.unlink()
     report = write(tmp_path / "run", tmp_path)
-    assert f"Unfinished: {gone} of 8 cells have not run" in report.text
+    assert "Unfinished: 1 of 8 cells have not run" in report.text
+    for path in others:
+        path.unlink()
+    with pytest.raises(ValueError, match="no results: 8 of 8 cells have not run, or their files are damaged"):
+        write_report(tmp_path / "run", tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()
 
 
-def test_one_method_one_repeat(data, tmp_path):
-    report = write(bw.evaluate(*data, ["aggregated"], repeats=1, folds=4), tmp_path)
-    assert "One method was run." in report.text and "pairs" not in report.tables
-    assert "the run did not record where its data came from" in report.text
+def test_one_method_and_the_groups_of_its_bags(data, tmp_path):
+    bags, y = data
+    grouped = bw.Bags(bags.instances, bags.offsets, groups=np.arange(40) // 4)
+    for one, badge in ((bags, "Worth using"), (grouped, "Use with care")):  # fewer than 30 groups
+        results = bw.evaluate(one, y, ["aggregated"], repeats=1, folds=4)
+        report = write(results, tmp_path, bags=one, y=y, explore=False)
+        assert "One method was run." in report.text and "pairs" not in report.tables
+        assert badge in report.text and best_verdict(results, one, y).startswith(f"aggregated: {badge.lower()}. ")
+    assert "the run did not record where its data came from" in write(results, tmp_path).text
 
 
-def test_one_split_cannot_tell_luck(data, tmp_path):
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_one_split_cannot_tell_luck(data, tmp_path, repeats):
     split = np.where(np.arange(40) < 25, "train", "test")
-    report = write(bw.evaluate(*data, METHODS, split=split), tmp_path)
+    report = write(bw.evaluate(*data, METHODS, split=split, repeats=repeats), tmp_path)
     assert "one split does not show whether that is chance" in report.text
+    assert "trained on the same bags and scored on the same others" in report.text
     assert len(report.words("bag-table", "bag")) == 15
     bags, y = data
     assert f"15 bags of {bags.sizes[25:].min()} to {bags.sizes[25:].max()} instances" in report.text  # the header
@@ -245,21 +251,6 @@ def test_no_split_in_common(data, tmp_path):
     assert "No split has a score of every method" in report.text and "has the better score" not in report.text
 
 
-def test_a_repeated_split_is_one_split(data, tmp_path):
-    split = np.where(np.arange(40) < 25, "train", "test")
-    report = write(bw.evaluate(*data, METHODS, split=split, repeats=3), tmp_path)
-    assert "one split does not show whether that is chance" in report.text
-    assert "trained on the same bags and scored on the same others" in report.text
-
-
-def test_no_setting_has_a_score(data, tmp_path):
-    methods = [("flat", MeanOfFirst(), {"slope": [0.0, -0.0]}), "aggregated"]
-    results = bw.evaluate(*data, methods, repeats=1, folds=4, selection="paper", metric="pearson")
-    report = write(results, tmp_path)
-    assert "flat: no setting has pearson on every split, so none is the best" in report.text
-    assert report.words("methods", "method") == ["aggregated", "flat"]
-
-
 def test_a_score_far_from_the_others_does_not_hide_them(data, tmp_path):
     methods = ["aggregated", ("by hand", MeanOfFirst()), ("astray", MeanOfFirst(slope=1e6))]
     results = bw.evaluate(*data, methods, repeats=1, folds=4)
@@ -285,12 +276,6 @@ def test_other_data_is_refused(data, results, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*gone\.csv"):
         write_report(results, tmp_path / "report.html", data=tmp_path / "gone.csv")
     assert not (tmp_path / "report.html").exists()
-
-
-def test_a_folder_that_is_no_run(tmp_path):
-    with pytest.raises(ValueError, match="holds no plan of an evaluation"):
-        write_report(tmp_path, tmp_path / "report.html")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_is_no_file(results, tmp_path):
@@ -327,8 +312,6 @@ def test_coverage_for_every_kind_of_bag_and_scores_by_label(data, tmp_path):
 
 
 def test_a_model_with_intervals_shows_its_own_by_group(data, tmp_path):
-    from bagwise.reports import write_model_report
-
     bags, y = data
     grouped = bw.Bags(bags.instances, bags.offsets, groups=np.arange(40) // 2)
     model = bw.Intervals("aggregated", folds=5).fit(grouped, y)

@@ -30,13 +30,8 @@ def server():
 def storage(server):
     import boto3
 
-    client = boto3.client(
-        "s3",
-        endpoint_url=server,
-        aws_access_key_id="key",
-        aws_secret_access_key="secret",
-        region_name="us-east-1",
-    )
+    options = {name.lower(): value for name, value in KEYS.items() if "ACCESS" in name}
+    client = boto3.client("s3", endpoint_url=server, region_name="us-east-1", **options)
     client.create_bucket(Bucket="bucket")
     return client
 
@@ -75,27 +70,17 @@ def test_the_model_and_its_predictions_are_those_of_local_files(url, files, tmp_
         predict_scan(models[0], there, out="s3://bucket/out")
 
 
-@pytest.mark.slow
-def test_other_processes_read_it_too(url):
-    source = scanned(url, chunk_rows=400)
-    here, there = (fit_scan(source, "aggregated", executor=one) for one in (None, Processes(2)))
-    assert (here[-1].head_.coef_ == there[-1].head_.coef_).all()
-
-
-def test_a_pattern_and_a_condition_choose_files(url):
+def test_patterns_conditions_and_load_follow_the_rules_of_local_files(url, files):
     for source in (scanned(f"{url}/part=[12]/*.parquet"), scanned(url, where="part >= 1")):
         assert {chunk.name.split("/")[4] for chunk in source.chunks} == {"part=1", "part=2"}
-
-
-def test_it_is_loaded_by_the_same_rules(url, files):
     one, other = (bw.load(source, bag="bag", target="y", ignore=["site"])[0] for source in (url, files))
     assert (one.instances == other.instances).all() and one.ids.tolist() == other.ids.tolist()
 
 
 @pytest.mark.slow
 def test_a_fit_goes_on_unless_an_object_has_changed(url, storage, tmp_path, files):
-    fit_scan(scanned(url, chunk_rows=400), "aggregated", work=tmp_path / "work")
-    fit_scan(scanned(url, chunk_rows=400), "aggregated", work=tmp_path / "work")
+    for executor in (None, Processes(2)):
+        fit_scan(scanned(url, chunk_rows=400), "aggregated", work=tmp_path / "work", executor=executor)
     rows = pq.read_table(files / "part=1" / "rows.parquet")
     pq.write_table(rows, tmp_path / "other.parquet", compression="none", row_group_size=100)
     storage.upload_file(str(tmp_path / "other.parquet"), "bucket", "pixels/part=1/rows.parquet")

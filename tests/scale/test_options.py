@@ -75,14 +75,13 @@ def test_columns_that_are_left_out_are_named_once_as_by_load(rows, tmp_path):
     bw.scan(tmp_path, bag="bag", target="y", ignore="field", dates="sown", where="crop == 'rye'")
 
 
-@pytest.mark.parametrize("method", ["aggregated", bw.Intervals("aggregated", kind="cv+", folds=3)])
-def test_rows_that_were_dropped_are_counted_once(rows, files, method):
+def test_rows_that_were_dropped_are_counted_once(rows, files):
     options = {"bag": "bag", "target": "y", "features": ["g0", "x1"], "weights": "w", "missing": "drop-instances"}
     with pytest.warns(UserWarning, match="rows, in .* were dropped") as loaded:
         bw.load(rows, **options)
     count = str(loaded[0].message).partition(" rows")[0]
     with pytest.warns(UserWarning, match=f"^{count} rows have missing or infinite values and were dropped") as scanned:
-        fit_scan(bw.scan(files, **options, chunk_rows=70), method)
+        fit_scan(bw.scan(files, **options, chunk_rows=70), bw.Intervals("aggregated", kind="cv+", folds=3))
     assert len(scanned) == 1 and scanned[0].filename == __file__
     fit_scan(bw.scan(files, **options, chunk_rows=70, where="g0 > -1e9"), "aggregated")  # not counted behind where
 
@@ -95,9 +94,9 @@ def test_rows_that_were_dropped_are_counted_once(rows, files, method):
     ("column", "options", "words"),
     [
         ("y", {}, "has more than one target in"),
-        ("site", {"groups": "site"}, "has rows of more than one group in"),
+        ("site", {"groups": "site"}, "has more than one group in"),
         ("sun", {"bag_features": "sun"}, "has more than one value in"),
-        ("importance", {"bag_weights": "importance"}, "has rows of more than one bag_weights in"),
+        ("importance", {"bag_weights": "importance"}, "has more than one bag_weights in"),
     ],
 )
 def test_a_bag_has_one_value_in_all_files(rows, chunk_rows, column, options, words, tmp_path):
@@ -136,8 +135,6 @@ def test_a_bag_without_a_row_that_counts_is_named(rows, files, tmp_path):
     options["missing"] = "drop-instances"
     with pytest.raises(ValueError, match="bag 'bag 7' has no finite instance; every bag needs one"):
         fit_scan(bw.scan(folders[1], target="y", **options), "aggregated")
-    for path in tmp_path.glob("*.parquet"):
-        assert path.exists()
     model = fit_scan(bw.scan(f"{files}/*.parquet", target="y", **options), "aggregated")
     with pytest.raises(ValueError, match="bag 'bag 7' has no finite instance; every bag needs one"):
         predict_scan(model, bw.scan(folders[1], **options))
@@ -161,10 +158,12 @@ def test_options_that_mean_nothing_to_a_scan(files, options, words):
         bw.scan(files, bag="bag", target="y", **options)
 
 
-def test_bags_drop_nothing(rows):
+def test_bags_drop_nothing_and_have_no_columns_to_choose(rows):
     bags, _ = bw.load(rows, bag="bag", features=["x0"])
     with pytest.raises(ValueError, match="missing='drop-instances' is for tables; load the bags with it"):
         bw.scan(bags, missing="drop-instances")
+    with pytest.raises(ValueError, match="features= chooses columns of a table, which Bags have done already"):
+        bw.scan(bags, features=["x0"])
 
 
 def test_a_column_of_ids_is_no_category(files, monkeypatch):

@@ -81,17 +81,13 @@ def test_partition_columns_are_no_features_unless_named_as_such(dataset):
 
 def test_patterns_and_lists_know_their_folders_too(dataset):
     expected = bw.load(whole([2020]), bag="site", target="aod", groups=None, features=["x", "year"])[0]
-    for source in (
-        dataset / "year=2020",
-        dataset / "year=2020" / "*" / "*.parquet",
-        sorted((dataset / "year=2020").iterdir()),
-    ):
+    year = dataset / "year=2020"
+    for source in (year, year / "*" / "*.parquet", sorted(year.iterdir())):
         assert bw.load(source, bag="site", target="aod", features=["x", "year"])[0] == expected
         ids, X, _ = rows(scan(source, bag="site", features=["x", "year"]))
         assert ids == whole([2020]).site.tolist()
         np.testing.assert_array_equal(X, whole([2020])[["x", "year"]])
-    file = dataset / "year=2020" / "region=south" / "part-0.parquet"
-    assert bw.load(file, bag="region", features=["x"])[0].ids.tolist() == ["south"]
+    assert bw.load(year / "region=south" / "part-0.parquet", bag="region", features=["x"])[0].ids.tolist() == ["south"]
 
 
 @pytest.mark.parametrize("protocol", ["file", "memory"])
@@ -126,28 +122,21 @@ def test_a_column_of_the_file_goes_before_that_of_its_folder(tmp_path):
     part(0, year=1).to_parquet(tmp_path / "year=2020" / "a.parquet")
     assert rows(scan(tmp_path, bag="year", features=["x"]))[0] == [1] * 5
     assert bw.load(tmp_path, bag="year", features=["x"])[0].ids.tolist() == [1]
-    assert (
-        rows(scan(tmp_path, bag="site", where="year == 1"))[1].size
-        and len(scan(tmp_path, bag="site").feature_names) == 3
-    )
+    assert rows(scan(tmp_path, bag="site", where="year == 1"))[1].size
+    assert len(scan(tmp_path, bag="site").feature_names) == 3
     with pytest.raises(ValueError, match="No row can satisfy where: it leaves out all 5 rows"):
         scan(tmp_path, bag="site", where="year == 2020")
 
 
 def test_values_of_folders_are_whole_numbers_if_all_are(tmp_path):
-    for value in ("1", "-20", "__HIVE_DEFAULT_PARTITION__"):
-        (tmp_path / f"a={value}").mkdir()
-        (tmp_path / f"a={value}" / "b=x=y").mkdir()
+    for value in ("1", "-20", "__HIVE_DEFAULT_PARTITION__", ""):
+        (tmp_path / f"a={value}" / "b=x=y").mkdir(parents=True)
         part(0).to_parquet(tmp_path / f"a={value}" / "b=x=y" / "0.parquet")
-    assert {value[:2] for p in find_parts(tmp_path) for value in p.values} == {
-        ("a", -20),
-        ("a", 1),
-        ("a", None),
-        ("b", "x=y"),
-    }
-    X = rows(scan(tmp_path, bag="site", features=["a"]))[1]
-    assert sorted(X[::5, 0].tolist()[:2]) == [-20, 1] and np.isnan(X[-5:]).all()
-    with pytest.raises(ValueError, match=r"5 of 15 rows have no bag id .*; fill in column 'a'"):
+    values = {value[:2] for p in find_parts(tmp_path) for value in p.values}
+    assert values == {("a", -20), ("a", 1), ("a", None), ("b", "x=y")}
+    X = rows(scan(tmp_path, bag="site", features=["a"]))[1][:, 0]
+    assert {-20, 1} == {*X[np.isfinite(X)].tolist()} and np.isnan(X).sum() == 10
+    with pytest.raises(ValueError, match=r"10 of 20 rows have no bag id .*; fill in column 'a'"):
         bags_read(scan(tmp_path, bag="a", features=["x"]))
     (tmp_path / "a=x" / "b=1").mkdir(parents=True)
     part(0).to_parquet(tmp_path / "a=x" / "b=1" / "0.parquet")
@@ -170,13 +159,8 @@ def test_values_of_folders_that_are_written_differently_differ(tmp_path, values,
 def test_a_file_is_read_once_whatever_it_is_called(dataset, tmp_path):
     file = dataset / "year=2019" / "region=south" / "part-0.parquet"
     with chdir(dataset):
-        sources = [
-            ".",
-            dataset,
-            str(dataset / "year=2020" / ".." / "year=2019"),
-            f"file://{dataset}",
-            "year=*/*/*.parquet",
-        ]
+        around = str(dataset / "year=2020" / ".." / "year=2019")
+        sources = [".", dataset, around, f"file://{dataset}", "year=*/*/*.parquet"]
         for source in (sources, sources[::-1]):
             assert scan(source, bag="site").n_rows == bw.load(source, bag="site")[0].n_instances == 20
         assert scan(sources, bag="site").chunks[0].name.startswith("year=2019/")
@@ -198,9 +182,8 @@ def test_wildcards_stand_for_no_hidden_name(dataset):
             assert scan(f"{place}/{pattern}", bag="site").n_rows == 20
         for pattern in ("_tmp/*.parquet", "_t*/*.parquet", "_tmp", "*/_a.parquet", "**/_?.parquet"):
             assert scan(f"{place}/{pattern}", bag="site").n_rows == 5
-        with pytest.raises(
-            FileNotFoundError, match=r"no file matches .*/\*a.parquet; .*_a.parquet is hidden: write out"
-        ):
+        words = r"no file matches .*/\*a.parquet; .*_a.parquet is hidden: write out"
+        with pytest.raises(FileNotFoundError, match=words):
             scan(f"{place}/year=2019/*a.parquet", bag="site")
     with chdir(dataset):
         assert scan(".", bag="site").n_rows == scan("../dataset/**/*.parquet", bag="site").n_rows == 20
@@ -211,13 +194,6 @@ def test_links_are_followed_but_not_in_circles(dataset, tmp_path):
     (dataset / "year=2019" / "up").symlink_to(dataset)
     (dataset / "year=2021").symlink_to(dataset / "year=2020")
     assert [scan(source, bag="site").n_rows for source in (dataset, tmp_path / "linked")] == [30, 30]
-
-
-def test_a_folder_may_lack_a_value(tmp_path):
-    for value in ("", "3"):
-        (tmp_path / f"a={value}").mkdir()
-        part(0).to_parquet(tmp_path / f"a={value}" / "0.parquet")
-    assert [one.values[0].value for one in find_parts(tmp_path)] == [None, 3]
 
 
 def test_paths_hold_wherever_a_worker_stands(dataset, tmp_path):
@@ -237,7 +213,7 @@ def test_files_must_agree(dataset):
     assert scan(dataset, bag="site", features=["aod"]).n_rows == 25  # x is not needed
     part(9).assign(x="high").to_parquet(odd)
     for read in (scan, bw.load):
-        with pytest.raises(ValueError, match=r"column 'x' is number in .* but String in .*south/part-1.parquet; give"):
+        with pytest.raises(ValueError, match=r"column 'x' is double in .* but .*string in .*south/part-1.parquet"):
             read(dataset, bag="site", target="aod")
 
 
@@ -256,9 +232,8 @@ def test_folders_without_parquet(tmp_path):
     for read in (scan, bw.load):
         with pytest.raises(FileNotFoundError, match=r"has no Parquet file .*, but 1 other, such as .*a.csv; tables of"):
             read(tmp_path, bag="site")
-    with pytest.raises(
-        ValueError, match=r"a.csv is not a Parquet file; .* polars.scan_csv\('table.csv'\).sink_parquet"
-    ):
+    words = r"a.csv is not a Parquet file; .* polars.scan_csv\('table.csv'\).sink_parquet"
+    with pytest.raises(ValueError, match=words):
         scan(tmp_path / "a.csv", bag="site")
     with pytest.raises(ValueError, match="variable= chooses a matrix of a .mat file; .* is not one"):
         part(0).to_parquet(tmp_path / "a.parquet")

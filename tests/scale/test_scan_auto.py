@@ -68,13 +68,10 @@ def test_auto_takes_what_a_scan_has_and_gives_intervals(options, table):
     model = fit_scan(scan, Intervals(few, level=0.8, folds=3))
     found = predict_scan(model, scan)
     assert (found.lower <= found.values).all() and (found.values <= found.upper).all()
-    weight = None if "bag_weights" not in options else 1.0 + np.arange(70) % 3
-    how.pop("bag_weights", None)
+    weighted = how.pop("bag_weights", None)
     bags, y = bw.load(rows, **how)
-    if weight is not None:
-        weight = weight[np.unique(bags.ids.astype(str), return_inverse=True)[1]]
-    few.set_params(transforms=False)
-    expected = few.fit(bags, y) if weight is None else few.fit(bags, y, sample_weight=weight)
+    weight = 1.0 + np.unique(bags.ids.astype(str), return_inverse=True)[1] % 3 if weighted else None
+    expected = few.set_params(transforms=False).fit(bags, y, sample_weight=weight)
     assert_allclose(model.method_.scores_["mean_error"], expected.scores_["mean_error"], rtol=1e-7)
     assert_allclose(model.method_.scores_["error"], expected.scores_["error"], rtol=0.1)
 
@@ -110,20 +107,12 @@ def test_results_of_a_scan_are_compared_and_summed_up(source):
         results.pooled("aggregated")
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"methods": ["aggregated"], "out": "here"}, "out= is for bags in memory; leave it out, or load the table"),
-        ({"methods": ["aggregated"], "metric": "crps"}, "metric='crps' needs standard deviations"),
-    ],
-)
-def test_what_is_not_known_of_a_scan_is_refused(options, words, table):
-    with pytest.raises(ValueError, match=words):
-        bw.evaluate(scanned(table), **options)
-
-
-def test_methods_are_asked_for(table, known):
+def test_what_is_not_known_of_a_scan_is_refused(source, known):
+    with pytest.raises(ValueError, match="out= is for bags in memory; leave it out, or load the table"):
+        bw.evaluate(source, methods=["aggregated"], out="here")
+    with pytest.raises(ValueError, match="metric='crps' needs standard deviations"):
+        bw.evaluate(source, methods=["aggregated"], metric="crps")
     with pytest.raises(TypeError, match="evaluate needs the methods to compare"):
-        bw.evaluate(scanned(table))
+        bw.evaluate(source)
     with pytest.raises(TypeError, match="evaluate needs bags, their targets and methods"):
         bw.evaluate(known[0])

@@ -40,7 +40,7 @@ class Elsewhere:
             yield task, pickle.loads(pickle.dumps(function(*pickle.loads(pickle.dumps((task, *shared))))))
 
 
-# --- the minibatches, one by one
+# The minibatches, one by one ------------------------------------------------------------------------------------------
 
 
 class Plain:
@@ -142,7 +142,7 @@ def test_an_epoch_holds_every_row_once_and_mixes_the_partitions(table, tmp_path,
     assert (orders[0] != orders[1]).any()
 
 
-# --- folds, choices, who trains
+# Folds, choices, who trains -------------------------------------------------------------------------------------------
 
 
 def test_the_bags_of_a_fold_never_touch_its_network(table):
@@ -181,19 +181,13 @@ def test_a_fit_that_was_ended_goes_on_from_the_last_epoch_with_the_same_bits(tab
     assert len(list(work.glob("cells/*/*epoch*"))) == 3
 
 
-def test_a_fit_goes_on_with_another_number_of_workers(table, tmp_path):
-    source, model = scanned(table), single(epochs=(1, 2))
-    expected = fit_scan(source, model, work=tmp_path / "work")
-    assert_array_equal(
-        parameters(fit_scan(source, model, work=tmp_path / "work", executor=Processes(2))), parameters(expected)
-    )
-
-
 @pytest.mark.slow
 def test_processes_and_a_cluster_train_the_same_networks(table, tmp_path):
-    source = scanned(cut(table, tmp_path, 1), chunk_rows=200)
-    once = fit_scan(source, single())
+    (tmp_path / "cut").mkdir()
+    source, work = scanned(cut(table, tmp_path / "cut", 1), chunk_rows=200), tmp_path / "work"
+    once = fit_scan(source, single(), work=work)
     assert_array_equal(parameters(fit_scan(source, single(), executor=Processes(2))), parameters(once))
+    assert_array_equal(parameters(fit_scan(source, single(), executor=Processes(2), work=work)), parameters(once))
     with bw.cluster(n_workers=2):
         assert_array_equal(parameters(fit_scan(source, single())), parameters(once))
 
@@ -225,9 +219,6 @@ def test_the_presets_of_the_paper_stream_too_and_bags_are_predicted_piece_by_pie
     assert_allclose(found.values, [expected[one] for one in found.ids], rtol=1e-6, atol=1e-8)
     bw.save_model(model, tmp_path / "model.bagwise")
     assert_array_equal(bw.load_model(tmp_path / "model.bagwise").predict(bags), model.predict(bags))
-
-
-# --- what is refused
 
 
 def test_what_cannot_be_streamed_is_refused(table):

@@ -78,18 +78,14 @@ def test_rows_are_chosen_exactly_and_row_groups_by_their_statistics(dataset, tex
         np.testing.assert_array_equal(found(memory), expected[["day", "x"]])
 
 
-def test_runs_of_row_groups_break_where_one_is_left_out(dataset):
-    scanned = scan(dataset / "year=2019", bag="site", ignore="when", where=[[("day", "<", 4)], [("day", ">=", 8)]])
-    assert [chunk.groups for chunk in scanned.chunks] == [(0,), (2,)]
-    assert scanned.chunks[1].name.endswith("a.parquet, row group 2")
-
-
 def test_row_groups_that_are_left_out_are_not_read(dataset, damage):
     path = dataset / "year=2019" / "a.parquet"
     for column in range(4):
         damage(path, column=column, group=1)
     scanned = scan(dataset / "year=2019", bag="site", features=["day"], where=[[("day", "<", 4)], [("day", ">", 7)]])
     assert found(scanned)[:, 0].tolist() == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert [chunk.groups for chunk in scanned.chunks] == [(0,), (2,)]
+    assert scanned.chunks[1].name.endswith("a.parquet, row group 2")
 
 
 def test_a_chunk_may_be_left_without_rows(dataset):
@@ -99,28 +95,22 @@ def test_a_chunk_may_be_left_without_rows(dataset):
     assert rows_read(scanned).num_rows == 0
 
 
-def test_no_statistics_know_of_nan(tmp_path):
+def test_nan_is_in_no_statistics_and_a_null_satisfies_nothing(tmp_path):
     """A row group of 5, 5 and NaN has the least and the greatest value 5, but NaN is not 5."""
     pq.write_table(pa.table({"site": [1, 1, 2], "x": [5, 5, float("nan")]}), tmp_path / "a.parquet")
     for where in ("x != 5", "x not in (5, 6)"):
         assert np.isnan(found(scan(tmp_path, bag="site", where=where))).tolist() == [[True]]
-
-
-def test_a_null_satisfies_nothing(tmp_path):
     pq.write_table(pa.table({"site": [1, 1, 2], "x": [5.0, None, 7.0]}), tmp_path / "a.parquet")
     for source in (tmp_path, pq.read_table(tmp_path / "a.parquet")):
         for where in ("x != 5", "x not in (5)", "x not in (5, 6)", "x > 6", "x in (7)"):
             assert found(scan(source, bag="site", where=where)).tolist() == [[7.0]]
         lists = [[("x", "not in", [5])], [("x", "==", 5)]]
         assert found(scan(source, bag="site", where=lists)).tolist() == [[5.0], [7.0]]
-
-
-def test_a_folder_without_a_value_satisfies_nothing(tmp_path):
     for value in ("1", "2", "__HIVE_DEFAULT_PARTITION__"):
-        (tmp_path / f"g={value}").mkdir()
-        pq.write_table(pa.table({"site": [1], "x": [1.0]}), tmp_path / f"g={value}" / "a.parquet")
+        (tmp_path / "of" / f"g={value}").mkdir(parents=True)
+        pq.write_table(pa.table({"site": [1], "x": [1.0]}), tmp_path / "of" / f"g={value}" / "a.parquet")
     for where in ("g != 1", "g not in (1)", "g > 1"):
-        assert len(found(scan(tmp_path, bag="site", where=where))) == 1
+        assert len(found(scan(tmp_path / "of", bag="site", where=where))) == 1
 
 
 @pytest.mark.parametrize("text", ["\\", r"\x4", r"C:\new", r"C:\data", "two\nlines", "", "it's", "a, 'b'", "007"])
@@ -147,18 +137,15 @@ def test_the_condition_may_be_on_what_is_not_read_otherwise(dataset):
         ([("year", ">")], r"is not understood; give a list of tuples \(column, operator, value\)"),
         ([("year", "~", 3)], "is not understood; .*operators are ==, =, !=, <=, >=, <, >, in, not in"),
         ([], r"where=\[\] is not understood"),
-        ([[]], r"where=\[\[\]\] is not understood"),
         ([[("year", "==", 2019)], []], r"where=.* is not understood"),
         ("day < 99999999999999999999", "where: column 'day' is int64 and cannot be < 99999999999999999999"),
-        ("x < 99999999999999999999", "where: column 'x' is double and cannot be < 99999999999999999999"),
         ("when < 99999999999999999999", r"column 'when' is timestamp\[..\] and cannot be < 99999999999999999999"),
         ([("day", "==", None)], "where: column 'day' is compared with None; a null satisfies no condition"),
-        ([("day", "in", [1, None])], "where: column 'day' is compared with None; a null satisfies no condition"),
         (3, "where=3 is not understood"),
+        (" or ".join(f"day > {k}" for k in range(10_000)), r"^where='day > 0 or .{0,650}$"),
         ([("year", "in", "2019")], "'in' takes a list of values, not '2019'"),
         ("yaer > 3", r"there is no column 'yaer' \(did you mean 'year'\?\)"),
         ("site > 3", "where: column 'site' is (large_)?string and cannot be > 3"),
-        ("day == 'x'", "where: column 'day' is int64 and cannot be == 'x'"),
         ("when < 'May'", r"where: column 'when' is timestamp\[..\] and cannot be < 'May'"),
     ],
 )
@@ -198,12 +185,6 @@ def test_the_most_conditions_fit_a_small_stack(dataset, where):
     assert [days[:, 0].tolist() for days in result] == [list(range(5, 36))] * 2
 
 
-def test_a_text_without_end_is_not_repeated(dataset):
-    with pytest.raises(ValueError, match=r"where='day > 0 or .* \.\.\.' cannot be read from") as error:
-        scan(dataset, bag="site", where=" or ".join(f"day > {k}" for k in range(10_000)))
-    assert len(str(error.value)) < 700
-
-
 def test_texts_are_read():
     text = "`a b`==-1.5e3 and c.d in ('x', \"y\",) and e not  in (1) and f=True"
     expected = (("a b", "==", -1500.0), ("c.d", "in", ["x", "y"]), ("e", "not in", [1]), ("f", "=", True))
@@ -211,4 +192,4 @@ def test_texts_are_read():
     numbers = "a == 007 and b == -0.50 and c in (+1, 1e2, .5, 3.) and d == False"
     assert [value for _, _, value in as_where(numbers).any_of[0]] == [7, -0.5, [1, 100.0, 0.5, 3.0], False]
     assert [type(value) for _, _, value in as_where("a == 007 and b == 7.0").any_of[0]] == [int, float]
-    assert as_where("n == '3'").any_of == ((("n", "==", "3"),),) and as_where(None) is None
+    assert as_where("n == '3'").any_of == ((("n", "==", "3"),),)

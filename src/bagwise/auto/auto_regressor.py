@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from bagwise.auto.blend import blend
 from bagwise.auto.cross_validation import CrossValidation, Trial, refit_seconds
 from bagwise.auto.learning_curve import Curve, learning_curve
 from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
-from bagwise.auto.summary import held_out_text, leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
+from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.auto.target_transforms import Choice, choose_transform, transformed
 from bagwise.auto.time_budget import WHOLE, TimeBudget
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
@@ -24,86 +23,76 @@ from bagwise.bags.checks import compared, without_equal_weights
 from bagwise.bags.folds import Folds, following, split_bags
 from bagwise.bags.imputation import Imputation
 from bagwise.bags.shared_rows import check_separation
+from bagwise.bags.validation import check_options, whole_number
 from bagwise.execution.resources import one_thread
 from bagwise.io.table_output import Text
 from bagwise.metrics import get_metric
 from bagwise.regressors.pipeline import FittedDisplay
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
-PREDICTORS = ("refit", "fold-mean")
 
 
 class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     r"""Try a small, diverse set of methods on folds of bags, and blend those that lower the held-out error.
 
-    Which method is best depends on how the target arises: from a mean, a shape, one key instance, noisy views of one
-    thing. Each member m is fitted without each fold of bags in turn (groups stay together, in all inner loops as well)
-    and predicts the held-out fold, which gives a column z_m of held-out predictions. The blend is
+    Each member m is fitted without each fold of bags in turn (groups stay together, in all inner loops as well) and
+    predicts that fold, which gives a column z_m of held-out predictions. The blend is
 
         ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1,
 
-    the mean of the targets being a member, so that its weight is how far the others are shrunk. Members run in order of
-    cost. A costly member is dropped after the first fold if the best blend there gives it no weight. Members without
-    which the held-out error is no larger get no weight. If the blend, decided without the fold that it predicts, does
-    not beat the member chosen in the same way, that member is used alone. New bags are predicted by the chosen members,
-    fitted once more to all bags.
+    the mean of the targets being a member. Costly members without weight in the best blend of the first fold are
+    dropped. Members without which the held-out error is no larger get no weight. If the blend, decided without the fold
+    that it predicts, does not beat the best member, chosen in the same way, that member is used alone.
 
     Parameters
     ----------
-    members : {"auto", "quick", "best", "additive"} or a list
+    members : {"auto", "quick", "best", "additive"} or a list, default "auto"
         "auto" chooses by the number of bags, instances and features; "quick" leaves networks out; "best" tries more
         members, each of them on all folds; "additive" only those whose prediction of a bag is an exact sum over its
         instances (then no transform of the targets, and no limit to predictions). A list has names
         ("statistics:forest") or pairs (name, unfitted estimator).
     metric : str, default "rmse"
         Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations. It decides between the
-        blend, the best member and the mean, and orders the table. Weights minimise the absolute errors for "mae" and
-        "medae", the squared errors for all others.
+        blend, the best member and the mean. Weights minimise absolute errors for "mae" and "medae", else squared ones.
     time_budget : float, optional
-        Seconds. Two linear models always run; any other member if fits to a few bags show that it, and a fit to all
-        bags of each member that may be chosen, will be done in time. A fit is never cut off. None: all members run, and
-        the same seed gives the same model on the same kind of CPU.
+        Seconds of `fit`. Two linear models always run; any other member if a fit to a few bags, or its first fold,
+        shows that all its fits will be done in time. A fit is never cut off. None: all members run.
     folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
         How bags are held out, see `bagwise.Validation`; methods that cross-fit inside follow it. "auto" is what the
-        bags declare; without a declaration 5 random folds, 3 from 10,000 bags on, and no more than there are bags
-        (groups). With "forward" each window of time is predicted by models of the bags before it; the bags of the first
-        window have no held-out prediction, and weights and errors are those of the others.
-    repeats : int
-        Number of random splits into folds. Weights are decided on the held-out predictions averaged over all splits;
+        bags declare, else 5 random folds, 3 from 10,000 bags on. With "forward", bags of the first window of time have
+        no held-out prediction.
+    repeats : int, default 1
+        Number of random splits into folds, over which held-out predictions are averaged before weights are decided.
         ``fold_``, ``held_out_`` and the fold models are those of the first.
-    predictor : {"refit", "fold-mean"}
-        What predicts new bags: the members of the blend, fitted once more to all bags; or the average of their fold
-        models, which costs no fit and is a little worse, as each has seen fewer bags. After a time budget is spent, it
-        is the latter.
-    transforms : bool
+    predictor : {"refit", "fold-mean"}, default "refit"
+        What predicts new bags: the chosen members fitted once more to all bags, or the average of their fold models,
+        which costs no fit and is a little worse. After a time budget is spent, it is the latter.
+    transforms : bool, default True
         Whether to try a monotone transform of skewed or bounded targets (used only if it helps).
-    random_state : int
+    random_state : int, default 0
+        The same seed gives the same model on the same kind of CPU, unless a time budget stops the search.
     n_jobs : int, optional
         Number of folds fitted at a time. Predictions do not depend on it.
     work : str or path, optional
         A folder that stores each finished fit of a member. A fit that was stopped continues there and gives the same
-        model; a larger ``time_budget`` tries the members that were left out, the seconds used before being counted. A
-        folder of other data or other versions is refused. None: nothing is stored.
-    progress : bool
-        Whether to show a live line in the terminal: members done, the best so far, seconds used and left, and the
-        current step: a member, the fits to all bags, the learning curve.
+        model; a larger ``time_budget`` tries the members that were skipped, the seconds used before being counted.
+    progress : bool, default False
+        Whether to show a live line in the terminal: members done, the best so far, seconds, and the current step.
 
     Attributes
     ----------
-    weights_ : dict, the weight of each member in the blend, 0 for those without
+    weights_ : dict, the weight of each member in the blend
     held_out_ : the prediction of each training bag by models and a blend that were fitted without its fold; NaN for
         bags that no fold holds out (a transform of the targets is chosen once, on all folds)
     fold_ : the fold of each training bag, -1 for bags that no fold holds out
     folds_ : `Folds` with the training bags of each fold, if these are not all other bags
     imputation_ : the fitted imputation, if the training bags declared one or had missing values
-    trials_ : list of dict, a row per member: status, errors, paired differences, weight, seconds, or why not; see
-        ``leaderboard``
+    trials_ : list of dict, a row per member, as in ``leaderboard``
     scores_ : dict, held-out errors of the blend, of the single best member chosen in the same way, and of the mean
     transform_ : name of the transform of the targets, or None
     curve_ : the rise of the error with half the bags and with half the instances, or None
-    models_ : dict, the fitted models of each member of the blend that predict new bags
-    fold_models_ : dict, their models without each fold, for ``predict_folds``; empty in a model that was loaded from a
-        file, unless it is inside `Intervals`
+    models_, fold_models_ : dicts, the fitted models of each member of the blend that predict new bags, and those
+        without each fold; the latter is empty in a model loaded from a file, unless it is inside `Intervals`
 
     Examples
     --------
@@ -151,8 +140,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def fit(self, bags, y, sample_weight=None) -> AutoRegressor:
         """Fit to bags with one target each; ``sample_weight`` has one entry per bag."""
         self._check_parameters()
+        budget = TimeBudget(self.time_budget)
         bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
-        budget, weight = TimeBudget(self.time_budget), check_weights(sample_weight, bags)
+        weight = check_weights(sample_weight, bags)
         groups = None if bags.groups is None else len(set(bags.groups.tolist()))
         size = {"bags": len(bags), "instances": bags.n_instances, "features": bags.n_features}
         self.training_ = size | {"groups": groups}
@@ -168,6 +158,11 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         bags = check_separation(bags, np.array([split.test for split in splits]))
         if not splits[0].is_partition:
             self.folds_ = splits[0]
+        stored = None
+        if self.work is not None:
+            from bagwise.auto.stored_fits import StoredFits  # here, for it imports model files
+
+            stored = StoredFits(Path(self.work), bags, y, weight, self.random_state)
         cv = CrossValidation(
             bags,
             y,
@@ -179,7 +174,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
             metric=self.metric,
             race_costly=self.members != "best",
             limited=self.members != "additive",
-            stored=self._stored_fits(bags, y, weight),
+            stored=stored,
         )
         cv.start_workers()
         by_plan = isinstance(self.members, str) and self.members in PLANS
@@ -218,8 +213,9 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
                 "fit the model again, or save Intervals around it"
             )
         folds = []
-        for models in zip(*self.fold_models_.values(), strict=True):
+        for limits, *models in zip(self.fold_ranges_, *self.fold_models_.values(), strict=True):
             fold = copy(self)
+            fold.range_ = limits
             fold.models_ = {name: [model] for name, model in zip(self.fold_models_, models, strict=True)}
             fold.fold_models_ = {}
             folds.append(fold)
@@ -235,22 +231,19 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return Text(summary_of(self))
 
     def leaderboard(self, bags=None, y=None):
-        """Return the members as a data frame, the best first, below the row of the blend.
-
-        Columns: ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its
-        fold), ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
-        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed), ``file_bytes`` (what its
-        models take in a model file: 0 without weight, NaN where no file can hold them).
+        """Return the members as a data frame (of pandas, else polars, else a dict), best first, below the blend.
 
         Parameters
         ----------
         bags, y : optional
-            Further bags and their targets. A column ``new_error`` is the error on them, NaN for members that are not in
-            the blend and so have no model.
+            Further bags and their targets, for the column ``new_error``: NaN for members that are not in the blend.
 
         Returns
         -------
-        A data frame of pandas, or of polars, whichever is installed; else a dict of columns.
+        Columns ``member``, ``status``, ``error`` (the metric over all held-out bags, each predicted without its fold),
+        ``difference`` to that of the best member and its standard error, ``weight``, ``fit_seconds`` and
+        ``predict_seconds`` over all folds, ``why`` (a member was skipped, dropped or failed), ``file_bytes`` (the size
+        of its models in a model file: 0 without weight, NaN where no file can hold them).
         """
         check_is_fitted(self)
         if (bags is None) != (y is None):
@@ -263,7 +256,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return [*super()._lines(), f"Members: {members}; summary() and leaderboard() have them all"]
 
     def _error_text(self) -> str:
-        return held_out_text(self)
+        error, mean = self.scores_["error"], self.scores_["mean_error"]
+        return f"Held-out {get_metric(self.metric).label} {error:.4g} ({mean:.4g} for the mean of the targets)"
 
     def paragraph(self) -> str:
         """Return one paragraph for the methods section of a paper."""
@@ -277,20 +271,11 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         return super().__getstate__() | {"work": None}
 
     def _check_parameters(self) -> None:
-        if self.predictor not in PREDICTORS:
-            raise ValueError(f"predictor must be 'refit' or 'fold-mean', not {self.predictor!r}")
+        check_options(self, predictor=("refit", "fold-mean"))
         get_metric(self.metric, point=True)
         if self.time_budget is not None and not self.time_budget > 0:
             raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
-        if isinstance(self.repeats, bool) or not isinstance(self.repeats, Integral) or self.repeats < 1:
-            raise ValueError(f"repeats must be a whole number above zero, not {self.repeats!r}")
-
-    def _stored_fits(self, bags: Bags, y: np.ndarray, weight: np.ndarray | None):
-        if self.work is None:
-            return None
-        from bagwise.auto.stored_fits import StoredFits  # model files and fingerprints are imported for it
-
-        return StoredFits(Path(self.work), bags, y, weight, self.random_state)
+        whole_number(self.repeats, "repeats")
 
     def _splits(self, bags: Bags) -> list[Folds]:
         """Return the folds of each repeat; given folds and folds in time do not differ between repeats."""
@@ -337,6 +322,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         weights = dict(zip(names, result.weights.tolist(), strict=True))
         self.weights_ = {trial.member.name: weights.get(trial.member.name, 0.0) for trial in trials}
         self.fold_, self.range_ = cv.fold, cv.limits()
+        self.fold_ranges_ = [cv.limits(cv.fold_masks(0, k)[0]) for k in range(cv.n_folds)]
         self.held_out_, self.kind_ = result.held_out, result.kind
         self.trials_ = rows_of(trials, self.weights_, cv)
         self.scores_ = scores_of(names, Z, result, cv)
@@ -347,8 +333,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
             show(f"fit to all bags, {', '.join(self.models_)}", trials)
-            fits = zip(members, cv.fit_whole(members), strict=True)
-            self.models_ = {member.name: [model] for member, model in fits}
+            self.models_ = dict(zip(self.models_, ([model] for model in cv.fit_whole(members)), strict=True))
 
     def _curve(self, trials: list[Trial], cv: CrossValidation, show) -> Curve | None:
         """Return the learning curve of the quickest member that explains at least half of what the best does."""

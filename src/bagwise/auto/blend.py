@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -12,17 +13,10 @@ from bagwise.regressors.embedding_ridge import least_absolute, least_squares, ro
 
 @dataclass(frozen=True)
 class Blend:
-    """Weights of the members, not negative and summing to one, and held-out predictions.
+    """Weights of the members, not negative and summing to one, and held-out predictions of the bags.
 
-    Attributes
-    ----------
-    weights : array (members,)
-    held_out : array (bags,)
-        The prediction of each bag by a blend that was decided without its fold.
-    kind : {"blend", "single"}
-        "single" if no blend beats the best member, or nothing beats the mean.
-    single : array (bags,)
-        The prediction of each bag by the single best member, chosen without its fold.
+    Those in ``held_out`` are by a blend that was decided without the bag's fold, those in ``single`` by the single best
+    member, chosen in the same way. ``kind`` is "single" if no blend beats the best member, or nothing the mean.
     """
 
     weights: np.ndarray
@@ -37,8 +31,31 @@ def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight
     Members are dropped one at a time, the least useful first, as long as the blend without it is no worse on folds that
     its weights were not fitted on.
     """
-    ladder = _AbsoluteLadder if get_metric(metric).bag_loss is absolute else _Ladder
-    return ladder(Z, y, fold, sample_weight).weights()
+    absolute_errors = get_metric(metric).bag_loss is absolute
+    root = root_weights(sample_weight, len(y))[:, None]
+    errors = (y[:, None] - Z) * (root**2 if absolute_errors else root)
+    least = (lambda E: least_absolute(E, np.ones(len(E)))) if absolute_errors else least_squares
+    # Squared errors of blends are those of R with RᵀR = EᵀE, which has a row per member.
+    reduced = np.asarray if absolute_errors else partial(np.linalg.qr, mode="r")
+    folds = [reduced(errors[fold == k]) for k in np.unique(fold)]
+    without = [reduced(np.vstack(folds[:k] + folds[k + 1 :])) for k in range(len(folds))]
+
+    def loss(members: list[int]) -> float:
+        """Return the error of blends of these members, with the weights of each fold learned on the others."""
+        misses = (E[:, members] @ least(others[:, members]) for E, others in zip(folds, without, strict=True))
+        return sum(float((np.abs(miss) if absolute_errors else miss**2).sum()) for miss in misses)
+
+    members = list(np.flatnonzero(least(errors)))
+    best = loss(members)
+    while len(members) > 1:
+        shorter = [[member for member in members if member != dropped] for dropped in members]
+        losses = [loss(candidates) for candidates in shorter]
+        if min(losses) > best:
+            break
+        best, members = min(losses), shorter[int(np.argmin(losses))]
+    weights = np.zeros(Z.shape[1])
+    weights[members] = least(errors[:, members])
+    return weights
 
 
 def blend(
@@ -47,22 +64,20 @@ def blend(
     """Return the blend, or the single best member if it is as good on bags that neither was chosen on.
 
     The held-out predictions of a fold come from a blend whose members and weights were decided on the other folds. It
-    is compared with the single member chosen in the same way, fold by fold: the best of many on all folds looks better
-    than it is. Two folds are too few for this, and the best member is taken.
+    is compared with the single member chosen in the same way: the best of many on all folds looks better than it is.
+    Two folds are too few for this, and the best member is taken.
 
     Parameters
     ----------
     Z : array (bags, members), held-out predictions to decide on
-    y : the targets
-    fold : the fold of every bag
-    sample_weight : one weight per bag, optional
-    metric : str
+    y, fold, sample_weight : target, fold and weight (optional) of each bag
+    metric : str, default "rmse"
         Name of the metric that decides. Weights minimise its ``bag_loss``.
     shown : array (bags, members), optional
         Held-out predictions that the weights are applied to, if Z is a mean over several repeats.
     mean : int, optional
-        The column that predicts the mean of the targets. It is used alone if the held-out predictions of the blend are
-        no better.
+        The column that predicts the mean of the targets, used alone if the held-out predictions of the blend are no
+        better.
     """
     shown = Z if shown is None else shown
     best = best_member(Z, y, sample_weight, metric)
@@ -104,57 +119,3 @@ def _loss(predictions: np.ndarray, y: np.ndarray, sample_weight, metric: str) ->
     chosen = get_metric(metric)
     loss = chosen.loss(chosen(y, predictions, weight=sample_weight))
     return np.inf if np.isnan(loss) else float(loss)
-
-
-class _Ladder:
-    """Blends of fewer and fewer members. A fold is summarised by R with RᵀR = EᵀE, whatever its number of bags."""
-
-    def __init__(self, Z, y, fold, sample_weight):
-        errors = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None]
-        grams = [errors[fold == k].T @ errors[fold == k] for k in np.unique(fold)]
-        total = np.sum(grams, axis=0)
-        self.folds = [_triangle(gram) for gram in grams]
-        self.without = [_triangle(total - gram) for gram in grams]
-        self.whole = _triangle(total)
-
-    def weights(self) -> np.ndarray:
-        members = self._useful(list(np.flatnonzero(self.least(self.whole))))
-        weights = np.zeros(self.whole.shape[1])
-        weights[members] = self.least(self.whole[:, members])
-        return weights
-
-    def _useful(self, members: list[int]) -> list[int]:
-        best = self._loss(members)
-        while len(members) > 1:
-            shorter = [[m for m in members if m != dropped] for dropped in members]
-            losses = [self._loss(candidates) for candidates in shorter]
-            if min(losses) > best:
-                break
-            best, members = min(losses), shorter[int(np.argmin(losses))]
-        return members
-
-    def _loss(self, members: list[int]) -> float:
-        """Return the error of blends of these members, with the weights of each fold learned on the others."""
-        weights = (self.least(without[:, members]) for without in self.without)
-        return sum(self.total(errors[:, members] @ w) for errors, w in zip(self.folds, weights, strict=True))
-
-    least = staticmethod(least_squares)
-    total = staticmethod(lambda errors: float((errors**2).sum()))
-
-
-class _AbsoluteLadder(_Ladder):
-    """The same for absolute errors, which no Gram matrix summarises: errors of all bags, times their weights."""
-
-    def __init__(self, Z, y, fold, sample_weight):
-        self.whole = (y[:, None] - Z) * root_weights(sample_weight, len(y))[:, None] ** 2
-        self.folds = [self.whole[fold == k] for k in np.unique(fold)]
-        self.without = [self.whole[fold != k] for k in np.unique(fold)]
-
-    least = staticmethod(lambda errors: least_absolute(errors, np.ones(len(errors))))
-    total = staticmethod(lambda errors: float(np.abs(errors).sum()))
-
-
-def _triangle(gram: np.ndarray) -> np.ndarray:
-    """Return R with RᵀR = gram, one row per member; eigenvalues lost to rounding are zero."""
-    values, vectors = np.linalg.eigh(gram)
-    return np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T

@@ -23,7 +23,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.auto.members import Member
-from bagwise.auto.time_budget import WHOLE, TimeBudget
+from bagwise.auto.time_budget import PROBE_SHARE, WHOLE, TimeBudget
 from bagwise.bags import Bags
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
@@ -35,7 +35,7 @@ from bagwise.instances.networks.cpu import spent
 from bagwise.metrics import get_metric
 from bagwise.regressors import BagPipeline
 from bagwise.regressors.embedding_ridge import blend_weights
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 if TYPE_CHECKING:
     from bagwise.auto.stored_fits import StoredFits
@@ -49,10 +49,10 @@ BEGUN = "begun"  # status of a member whose folds are not all fitted
 
 @dataclass
 class Trial:
-    """The result of a member: held-out predictions, models and seconds.
+    """The result of a member: held-out predictions, models, and seconds without the start of workers.
 
     ``status`` is "tried" if all folds are fitted, else "begun", "skipped", "failed" or "dropped", and ``why`` the
-    reason. Seconds are those of fits and of predictions, without the start of workers.
+    reason.
     """
 
     member: Member
@@ -78,7 +78,7 @@ class Trial:
     def averaged(self) -> np.ndarray:
         """The mean of the predictions over all repeats."""
         assert self.predictions is not None
-        return self.held_out if len(self.predictions) == 1 else self.predictions.mean(axis=0)
+        return self.predictions.mean(axis=0)
 
     @property
     def seconds(self) -> float:
@@ -138,9 +138,9 @@ class CrossValidation:
         return self.counted & self.held_out
 
     @property
-    def weight(self) -> np.ndarray:
+    def weight(self) -> np.ndarray | None:
         """The weights of the scored bags; their mean is one if all bags are scored."""
-        return np.ones(self.scored.sum()) if self.sample_weight is None else self.sample_weight[self.scored]
+        return None if self.sample_weight is None else self.sample_weight[self.scored]
 
     def limits(self, train: np.ndarray | None = None) -> tuple[float, float]:
         """Return the limits of predictions by models of these bags, by default of all."""
@@ -150,12 +150,12 @@ class CrossValidation:
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
         """Return the losses per bag that stand for the metric, of the scored bags, times their weights."""
-        return get_metric(self.metric).bag_loss(self.y[self.scored], predictions[self.scored]) * self.weight
+        loss = get_metric(self.metric).bag_loss(self.y[self.scored], predictions[self.scored])
+        return loss if self.weight is None else loss * self.weight
 
     def error(self, predictions: np.ndarray) -> float:
         """Return the metric over all scored bags."""
-        weight = None if self.sample_weight is None else self.weight
-        return get_metric(self.metric)(self.y[self.scored], predictions[self.scored], weight=weight)
+        return get_metric(self.metric)(self.y[self.scored], predictions[self.scored], weight=self.weight)
 
     # Folds and fits -------------------------------------------------------------------------------------------------
 
@@ -209,13 +209,10 @@ class CrossValidation:
     def _key(self, member: Member, fold: Fold, first: bool = False) -> str:
         return self.stored.key(member, np.stack(fold), first)
 
-    def is_stored(self, member: Member, *, started: bool = True) -> bool:
-        """Return whether all folds of a member are stored, or the first if it has not started."""
-        if self.stored is None:
-            return False
-        if started:
-            return all(self._key(member, self.fold_masks(*pair)) in self.stored for pair in self._pairs)
-        return any(self._key(member, self.fold_masks(0, 0), first) in self.stored for first in (False, True))
+    def is_stored(self, member: Member) -> bool:
+        """Return whether all folds of a member are stored."""
+        folds = [self.fold_masks(*pair) for pair in self._pairs]
+        return self.stored is not None and all(self._key(member, fold) in self.stored for fold in folds)
 
     def has_whole(self, members: Sequence[Member]) -> bool:
         """Return whether the fits of the members to all bags are stored."""
@@ -235,7 +232,12 @@ class CrossValidation:
         if self.budget.seconds is None or not starts_processes():
             start()  # of a cluster another thread would not know
             return
-        self.starting.append(Thread(target=_quietly, args=(start,), daemon=True))
+
+        def start_quietly() -> None:
+            with suppress(Exception):  # workers stopped by Ctrl-C need no traceback, and fits start new ones
+                start()
+
+        self.starting.append(Thread(target=start_quietly, daemon=True))
         self.starting[0].start()
 
     @property
@@ -254,18 +256,20 @@ class CrossValidation:
 
         ``reserve`` are seconds of the budget that must be left for the fits of others to all bags.
         """
-        return self._guarded(self._all_folds, Trial(member), reserve)
+        trial = Trial(member)
+        self._guarded(trial, lambda: self.too_long(member, reserve) or self._complete(trial, self._pairs, reserve))
+        return trial
 
     def race(self, members: Sequence[Member], rivals: Sequence[Trial], show=lambda name, trials: None) -> list[Trial]:
         """Fit all members without the first fold, and those that improve the blend there without the others."""
-        trials: list[Trial] = []
+        trials = [Trial(member) for member in members]
 
         def finished() -> list[Trial]:
             return [*rivals, *(trial for trial in trials if trial.status != BEGUN)]
 
-        for member in members:
-            show(member.name, finished())
-            trials.append(self._guarded(self._first_fold, Trial(member), refit_seconds(rivals)))
+        for trial in trials:
+            show(trial.member.name, finished())
+            self._guarded(trial, partial(self._first_fold, trial, refit_seconds(rivals)), done=BEGUN)
         racing = [trial for trial in trials if trial.status == BEGUN]
         for trial, why in zip(racing, self.useless(racing, [rival for rival in rivals if rival.done]), strict=True):
             if why:
@@ -273,40 +277,33 @@ class CrossValidation:
         for trial in racing:
             if trial.status == BEGUN:
                 show(trial.member.name, finished())
-                self._guarded(self._other_folds, trial, refit_seconds([*rivals, *trials]))
+                self._guarded(trial, partial(self._other_folds, trial, refit_seconds([*rivals, *trials])))
         return trials
 
-    def _guarded(self, work: Callable[[Trial, float], tuple[str, str]], trial: Trial, reserve: float) -> Trial:
+    def _guarded(self, trial: Trial, work: Callable[[], str], done: str = "tried") -> None:
+        """Call ``work``, which returns why the member is skipped, or ""; set status and reason of the trial."""
         try:
-            trial.status, trial.why = work(trial, reserve)
+            trial.why = work()
+            trial.status = "skipped" if trial.why else done
         except ConnectionError:  # a cluster is gone, for which no member is to blame
             raise
         except Exception as error:  # whatever it is, the others go on
             trial.status, trial.why = "failed", (str(error).splitlines() or [type(error).__name__])[0][:120]
-        return trial
 
-    def _all_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        """Fill in the trial; return its status and the reason for it."""
+    def _first_fold(self, trial: Trial, reserve: float) -> str:
         if why := self.too_long(trial.member, reserve):
-            return "skipped", why
-        return self._complete(trial, self._pairs, reserve)
-
-    def _first_fold(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        if why := self.too_long(trial.member, reserve):
-            return "skipped", why
+            return why
         self._fit_pairs(trial, self._pairs[:1], first=True)
-        return BEGUN, ""
+        return ""
 
-    def _other_folds(self, trial: Trial, reserve: float) -> tuple[str, str]:
-        if trial.member.make_first is not None:
-            trial.models.clear()
-            return self._complete(trial, self._pairs, reserve)
+    def _other_folds(self, trial: Trial, reserve: float) -> str:
         pairs = self._pairs[1:]
-        if why := self._behind(trial, len(pairs), reserve):
-            return "skipped", why
-        return self._complete(trial, pairs, reserve)
+        if trial.member.make_first is not None:  # a cheaper estimator was fitted without the first fold
+            trial.models.clear()
+            pairs = self._pairs
+        return self._behind(trial, len(pairs), reserve) or self._complete(trial, pairs, reserve)
 
-    def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> tuple[str, str]:
+    def _complete(self, trial: Trial, pairs: list[tuple[int, int]], reserve: float) -> str:
         """Fit the remaining folds: all at once, or a few at a time under a budget, until it is exceeded."""
         step = len(pairs) if self.budget.seconds is None else self._at_once
         for start in range(0, len(pairs), step):
@@ -314,8 +311,8 @@ class CrossValidation:
             self._fit_pairs(trial, pairs[start : start + step])
             more, took = len(pairs) - start - step, self.budget.passed - before
             if more > 0 and (why := self._behind(trial, more, reserve, took=took)):
-                return "skipped", f"{why}; given up after {start + step} of {len(pairs)} folds"
-        return "tried", ""
+                return f"{why}; given up after {start + step} of {len(pairs)} folds"
+        return ""
 
     def _fit_pairs(self, trial: Trial, pairs: list[tuple[int, int]], first: bool = False) -> None:
         """Fit without fold k of a repeat, for every pair (repeat, k), and add the predictions of that fold."""
@@ -353,12 +350,11 @@ class CrossValidation:
         weights = blend_weights(columns, self.y[at], weight, self.metric)
         metric = get_metric(self.metric)
         best, *errors = (metric(self.y[at], z, weight=weight) for z in (columns @ weights, *columns[:, 1:].T))
-        reasons = (
-            f"did not improve the blend on the first fold: {metric.label} {error:.4g} there, {best:.4g} for a blend of "
-            "all"
-            for error in errors
-        )
-        return ["" if share > LEAST_WEIGHT else why for share, why in zip(weights[1:], reasons, strict=True)]
+        why = "did not improve the blend on the first fold: {} {:.4g} there, {:.4g} for a blend of all"
+        return [
+            "" if share > LEAST_WEIGHT else why.format(metric.label, error, best)
+            for share, error in zip(weights[1:], errors, strict=True)
+        ]
 
     # The time budget ------------------------------------------------------------------------------------------------
 
@@ -372,19 +368,27 @@ class CrossValidation:
         return np.ceil(n_fits / self._at_once)
 
     def too_long(self, member: Member, reserve: float) -> str:
-        """Return why the member does not fit into the rest of the budget, judged by fits to a few bags, or ""."""
+        """Return why the member does not fit into the rest of the budget, judged by fits to a few bags, or "".
+
+        A first fold that is quick enough is fitted all the same: it tells more than a few bags.
+        """
         budget = self.budget
-        if budget.seconds is None or member.always or self.is_stored(member, started=False):
+        if budget.seconds is None or member.always:
             return ""
-        if why := budget.refusal(member.costly, reserve):
+        if self.stored is not None and any(
+            self._key(member, self.fold_masks(0, 0), first) in self.stored for first in (False, True)
+        ):
+            return ""
+        if why := budget.refusal(member.name, member.costly, reserve):
             return why
         order = np.argsort(self.fold, kind="stable")
         n_train, n_fits = self.counted.sum() * (1 - 1 / self.n_folds), self.rounds(len(self._pairs)) + WHOLE
-        order = order[self.counted[order]]
-        seconds = budget.estimate(partial(self.probe, member), order, n_train, n_fits, reserve)
-        why = budget.shortage(seconds, reserve)
+        each = budget.estimate(partial(self.probe, member), order[self.counted[order]], n_train, n_fits, reserve)
+        if not budget.shortage(each, reserve, share=PROBE_SHARE):
+            return ""
+        why = budget.shortage(n_fits * each, reserve)
         if why and not member.costly:
-            budget.quickest_skipped = min(budget.quickest_skipped, seconds)
+            budget.quickest_skipped = min(budget.quickest_skipped, n_fits * each)
         return why
 
     def _behind(self, trial: Trial, n_fits: int, reserve: float, took: float | None = None) -> str:
@@ -414,7 +418,10 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
     if sample_weight is not None:
         counted = sample_weight > 0
         bags, y, weights = bags[counted], y[counted], {"sample_weight": sample_weight[counted]}
-        _refuse_weights(model.regressor if isinstance(model, TransformedTargetRegressor) else model)
+        weighted = model.regressor if isinstance(model, TransformedTargetRegressor) else model
+        # A vote passes weights on, though its signature lacks them.
+        if not isinstance(weighted, VotingRegressor) and not has_fit_parameter(weighted, "sample_weight"):
+            raise ValueError("takes no sample_weight")
     with one_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if bags.missing != "impute":
@@ -422,18 +429,6 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
         imputation = Imputation()
         model.fit(compared(imputation.fit_transform(bags)), y, **weights)
     return BagPipeline([("imputation", imputation), ("model", model)])
-
-
-def _refuse_weights(model) -> None:
-    """Raise an error if the model takes no bag weights; a vote passes them on, though its signature lacks them."""
-    if not isinstance(model, VotingRegressor) and not has_fit_parameter(model, "sample_weight"):
-        raise ValueError("takes no sample_weight")
-
-
-def _quietly(start: Callable[[], object]) -> None:
-    """Call ``start`` and drop its exception: workers stopped by Ctrl-C need no traceback, and fits start new ones."""
-    with suppress(Exception):
-        start()
 
 
 def _ready(number: int) -> int:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bagwise.auto.cross_validation import CrossValidation
+from bagwise.auto.large_data import thin
 from bagwise.auto.members import Member
-from bagwise.auto.preparation import thin
 from bagwise.bags import Bags, bag_folds
 from bagwise.held_out import assemble
 from bagwise.metrics import get_metric, squared
@@ -28,24 +28,19 @@ class Curve:
     se: dict[str, float]
 
     def sentences(self) -> str:
-        """Return one sentence per curve. A change within two standard errors is called noise.
-
-        Examples
-        --------
-        >>> Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}).sentences()
-        'More bags would probably help: with half of them the error of aggregated changed by +20 % (± 4 %).'
-        """
-        return " ".join(self._sentence(NOUNS[part], self.rise[part], self.se[part]) for part in self.rise)
-
-    def _sentence(self, noun: str, rise: float, se: float) -> str:
-        shown = round(rise, 2) + 0.0  # no -0 %
-        measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})"
-        measured = measured.replace("%", " %")
-        if rise > 2 * se:
-            return f"More {noun} would probably help: {measured}."
-        if rise + 2 * se < SMALL:
-            return f"More {noun} would hardly help: {measured}."
-        return f"Inconclusive: the effect of more {noun} is within noise; {measured}."
+        """Return one sentence per curve. A change within two standard errors is called noise."""
+        sentences = []
+        for part, rise in self.rise.items():
+            noun, se, shown = NOUNS[part], self.se[part], round(rise, 2) + 0.0  # no -0 %
+            measured = f"with half of them the error of {self.member} changed by {shown:+.0%} (± {se:.0%})"
+            measured = measured.replace("%", " %")
+            if rise > 2 * se:
+                sentences.append(f"More {noun} would probably help: {measured}.")
+            elif rise + 2 * se < SMALL:
+                sentences.append(f"More {noun} would hardly help: {measured}.")
+            else:
+                sentences.append(f"Inconclusive: the effect of more {noun} is within noise; {measured}.")
+        return " ".join(sentences)
 
 
 def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
@@ -57,11 +52,17 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
     if len(cv.bags) < FEWEST_BAGS:
         return None
     n_folds = min(cv.n_folds, COSTLY_FOLDS) if member.costly else cv.n_folds
+
+    def predictions_by(bags: Bags, chosen: np.ndarray) -> np.ndarray:
+        """Predict the bags in the first folds by models of the chosen bags outside; NaN for the others."""
+        folds = [(chosen & train, test) for train, test in (cv.fold_masks(0, k) for k in range(n_folds))]
+        return assemble(cv._run([(member, fold, False) for fold in folds], bags), folds, len(cv.y))
+
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
-    halved = {"bags": _cross_fit(cv, member, cv.bags, half, n_folds)}
+    halved = {"bags": predictions_by(cv.bags, half)}
     if np.median(cv.bags.sizes) >= 2:
         thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
-        halved["instances"] = _cross_fit(cv, member, thinned, np.ones(len(half), dtype=bool), n_folds)
+        halved["instances"] = predictions_by(thinned, np.ones(len(half), dtype=bool))
     compared = (cv.fold < n_folds)[cv.scored]
     loss, metric = cv.loss(held_out)[compared], get_metric(cv.metric)
     level = max(float(loss.mean()), np.finfo(float).tiny)
@@ -73,9 +74,3 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
         rise[part] = float(metric.in_unit(ratio) - 1.0)
         se[part] = float(error / (2 if metric.bag_loss is squared else 1))
     return Curve(member.name, rise, se)
-
-
-def _cross_fit(cv: CrossValidation, member: Member, bags: Bags, half: np.ndarray, n_folds: int) -> np.ndarray:
-    """Predict the bags in the first folds by models of half of the bags outside; NaN for the others."""
-    folds = [(half & train, test) for train, test in (cv.fold_masks(0, k) for k in range(n_folds))]
-    return assemble(cv._run([(member, fold, False) for fold in folds], bags), folds, len(cv.y))

@@ -14,8 +14,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.feature_selection import SelectKBest, f_regression
 
-from bagwise.auto.preparation import Components, ThinBags
-from bagwise.auto.screened_ridge import MANY_BAGS, ScreenedRidge
+from bagwise.auto.large_data import MANY_BAGS, Components, ScreenedRidge, ThinBags
 from bagwise.bags import Bags, check_bags, check_weights, remember_columns
 from bagwise.bags.folds import count_units
 from bagwise.embeddings.summaries import Statistics
@@ -40,17 +39,7 @@ class Member(NamedMethod):
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
-    """Predict the mean of the training targets, the baseline of the other members.
-
-    Its weight in a blend is how far the others are shrunk towards the mean.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.zeros((2, 1)), np.ones((3, 1))])
-    >>> MeanTarget().fit(bags, [1.0, 2.0]).predict(bags).tolist()
-    [1.5, 1.5]
-    """
+    """Predict the mean of the training targets. Its weight in a blend is how far the others are shrunk towards it."""
 
     def fit(self, bags, y, sample_weight=None) -> MeanTarget:
         bags = check_bags(bags, fitting=self, allow_weights=True, apart=True)
@@ -71,28 +60,18 @@ def mean_member() -> Member:
 
 
 def members_of(listed) -> list[Member]:
-    """Return members of names ("aggregated", "statistics:forest") or pairs (name, unfitted estimator), after the mean.
-
-    Examples
-    --------
-    >>> [member.name for member in members_of(["aggregated", "statistics:forest"])]
-    ['mean', 'aggregated', 'statistics:forest']
-    """
+    """Return the mean, then members of names ("statistics:forest") or pairs (name, unfitted estimator)."""
     if listed is None or isinstance(listed, str) or not len(listed):
         plans = ", ".join(map(repr, PLANS))
         raise ValueError(f"members must be {plans}, or a list of names or (name, estimator), not {listed!r}")
-    members = [mean_member(), *(_member(item) for item in listed)]
+    members = [mean_member()]
+    for item in listed:
+        is_pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
+        if not isinstance(item, Member | str) and not is_pair:
+            raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
+        members.append(item if isinstance(item, Member) else Member.of(item, costly=True))
     Member.refuse_twins(members, "member")
     return members
-
-
-def _member(item) -> Member:
-    if isinstance(item, Member):
-        return item
-    is_pair = isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str) and hasattr(item[1], "fit")
-    if not (is_pair or isinstance(item, str)):
-        raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
-    return Member.of(item, costly=True)
 
 
 FEW_BAGS = 30  # with fewer, networks and a long list of members would learn the noise
@@ -118,15 +97,7 @@ def count_folds(bags: Bags) -> int:
 
 
 def plan(bags: Bags, name: str = "auto") -> list[Member]:
-    """Return the members of a plan for these bags in order of cost, the mean first.
-
-    ========  ============================================================================================
-    auto      quick members and costly ones, which continue only if they improve the blend on the first fold
-    quick     no networks
-    best      more members, and each of them on all folds
-    additive  only members whose prediction of a bag is an exact sum over its instances
-    ========  ============================================================================================
-    """
+    """Return the members of a plan (see `AutoRegressor`) for these bags in order of cost, the mean first."""
     menu = Menu(len(bags), bags.n_instances, bags.n_features, count_units(bags))
     if name == "additive":
         return [mean_member(), *menu.additive()]
@@ -150,7 +121,7 @@ class Menu:
 
     def quick(self) -> list[Member]:
         members = [
-            Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True),
+            Member.of("aggregated", always=True),
             Member("statistics:linear", self.linear, always=True),
             Member("statistics:forest", self.forest),
         ]
@@ -161,40 +132,33 @@ class Menu:
     def costly(self) -> list[Member]:
         makers = {
             "statistics": self.boosting,
-            "instance-kme": self.instance_kme,
+            "instance-kme": lambda seed: self._second_stage("default", seed),
             "em": self._by_networks("em"),
-            "shrinkage:between": self.shrinkage,
+            "shrinkage:between": lambda seed: self._short(method("shrinkage:between", random_state=seed), seed),
         }
-        return [*(Member(name, make, costly=True) for name, make in makers.items()), self.attention()]
+        attention, first = self._by_networks("attention"), self._by_networks("attention", restarts=FIRST_NETWORKS)
+        return [
+            *(Member(name, make, costly=True) for name, make in makers.items()),
+            Member("attention", attention, costly=True, make_first=first),
+        ]
 
     def more(self) -> list[Member]:
         """Return the further members of the plan "best"."""
         return [Member(name, self._by_networks(name), costly=True) for name in ("quantile", "attention:moments")]
 
     def additive(self) -> list[Member]:
-        members = [Member("aggregated", lambda seed: method("aggregated", random_state=seed), always=True)]
+        members = [Member.of("aggregated", always=True)]
         if self.bags < FEW_BAGS:
             return members
-        kernel_mean = Member(
-            "input-kme:linear", lambda seed: self._short(method("input-kme:linear", random_state=seed), seed)
-        )
+        name = "input-kme:linear"
+        kernel_mean = Member(name, lambda seed: self._short(method(name, random_state=seed), seed))
         second = Member("instance-kme:additive", lambda seed: self._second_stage("additive", seed), costly=True)
         return [*members, kernel_mean, second]
-
-    def attention(self) -> Member:
-        """Return attention with five networks, and two on the first fold."""
-
-        def first(seed: int):
-            return self._seen_by_networks(
-                method("attention", random_state=seed).set_params(restarts=FIRST_NETWORKS), seed
-            )
-
-        return Member("attention", self._by_networks("attention"), costly=True, make_first=first)
 
     # The members ----------------------------------------------------------------------------------------------------
 
     def linear(self, seed: int):
-        return self._narrow(method("statistics", preset="linear", random_state=seed), seed)
+        return self._narrow(method("statistics:linear", random_state=seed), seed)
 
     def forest(self, seed: int):
         """Return extremely randomised trees on the statistics of a bag."""
@@ -222,14 +186,8 @@ class Menu:
         directions = min(200, max(25, min(NUMBERS // (20 * self.bags), SLICES // self.instances)))
         return self._short(self._screened(sliced(directions=directions, random_state=seed)), seed)
 
-    def shrinkage(self, seed: int):
-        return self._short(method("shrinkage", preset="between", random_state=seed), seed)
-
-    def instance_kme(self, seed: int):
-        return self._second_stage("default", seed)
-
-    def _by_networks(self, name: str) -> Callable[[int], Any]:
-        return lambda seed: self._seen_by_networks(method(name, random_state=seed), seed)
+    def _by_networks(self, name: str, **parameters) -> Callable[[int], Any]:
+        return lambda seed: self._seen_by_networks(method(name, random_state=seed).set_params(**parameters), seed)
 
     def _second_stage(self, preset: str, seed: int):
         """Return instance-kme with five inner folds in place of ten; of few groups, each is a fold."""

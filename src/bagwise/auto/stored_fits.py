@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 
 import numpy as np
 
@@ -21,12 +22,6 @@ class StoredFits:
 
     The key of a fit is the hash of all it depends on: data, versions, the unfitted estimator with its parameters, and
     the fold. A model that no model file can hold (an estimator of the user's own) is not stored.
-
-    Parameters
-    ----------
-    path : path of the folder, created if it does not exist
-    bags, y, sample_weight : the training data
-    random_state : int
     """
 
     def __init__(self, path, bags: Bags, y: np.ndarray, sample_weight: np.ndarray | None, random_state: int):
@@ -57,11 +52,7 @@ class StoredFits:
         return HeldOut(model, predictions, result["fit_seconds"], result["predict_seconds"]), result["elapsed"]
 
     def write_fit(self, key: str, fit: HeldOut, elapsed: float) -> None:
-        """Store a fit with its model."""
-        model, predictions, fit_seconds, predict_seconds = fit
-        seconds = {"fit_seconds": fit_seconds, "predict_seconds": predict_seconds, "elapsed": elapsed}
-        content = {"predictions": predictions.tolist(), **seconds}
-        try:
-            self.store.write(key, content, files={MODEL: lambda path: save_model(model, path)})
-        except ValueError:  # an estimator of the user's own, which is fitted again
-            return
+        seconds = {"fit_seconds": fit.fit_seconds, "predict_seconds": fit.predict_seconds, "elapsed": elapsed}
+        content = {"predictions": fit.predictions.tolist(), **seconds}
+        with suppress(ValueError):  # an estimator of the user's own, which is fitted again
+            self.store.write(key, content, files={MODEL: lambda path: save_model(fit.model, path)})

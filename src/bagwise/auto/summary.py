@@ -19,6 +19,8 @@ from bagwise.methods.catalogue import CATALOGUE
 from bagwise.metrics import absolute, get_metric
 
 NAN = float("nan")
+ERRORS, SECONDS = ("error", "difference", "difference_se"), ("fit_seconds", "predict_seconds")
+COLUMNS = ("member", "status", *ERRORS, "weight", *SECONDS, "why")
 
 
 def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation) -> list[dict]:
@@ -30,25 +32,20 @@ def rows_of(trials: list[Trial], weights: dict[str, float], cv: CrossValidation)
     bag.
     """
     Z = np.column_stack([trial.held_out for trial in trials if trial.done])
-    best = Z[:, _best(Z, cv)]
-    return [_row(trial, best, weights, cv) for trial in trials]
+    best, rows = Z[:, _best(Z, cv)][cv.scored], []
+    for trial in trials:
+        name, weight, numbers = trial.member.name, weights[trial.member.name], (NAN,) * 4
+        if trial.done:
+            held_out = trial.held_out[cv.scored]
+            numbers = get_metric(cv.metric).compare(cv.y[cv.scored], held_out, best, weight=cv.weight)
+        row = {"member": name, "status": "blended" if weight > 0 else trial.status, "why": trial.why, "weight": weight}
+        row |= zip(("error", "error_se", "difference", "difference_se"), numbers, strict=True)
+        rows.append(row | {part: getattr(trial, part) for part in ("seconds", *SECONDS)})
+    return rows
 
 
 def _best(Z: np.ndarray, cv: CrossValidation) -> int:
-    weight = None if cv.sample_weight is None else cv.weight
-    return best_member(Z[cv.scored], cv.y[cv.scored], weight, cv.metric)
-
-
-def _row(trial: Trial, best: np.ndarray, weights: dict[str, float], cv: CrossValidation) -> dict:
-    name, weight = trial.member.name, weights[trial.member.name]
-    row = {"member": name, "status": "blended" if weight > 0 else trial.status, "why": trial.why, "weight": weight}
-    seconds = {name: getattr(trial, name) for name in ("seconds", "fit_seconds", "predict_seconds")}
-    if not trial.done:
-        return row | dict.fromkeys(("error", "error_se", "difference", "difference_se"), NAN) | seconds
-    y, held_out, reference = (values[cv.scored] for values in (cv.y, trial.held_out, best))
-    weight = None if cv.sample_weight is None else cv.weight
-    numbers = get_metric(cv.metric).compare(y, held_out, reference, weight=weight)
-    return row | dict(zip(("error", "error_se", "difference", "difference_se"), numbers, strict=True)) | seconds
+    return best_member(Z[cv.scored], cv.y[cv.scored], cv.weight, cv.metric)
 
 
 def scores_of(names: list[str], Z: np.ndarray, result: Blend, cv: CrossValidation) -> dict:
@@ -77,30 +74,23 @@ def scores_of(names: list[str], Z: np.ndarray, result: Blend, cv: CrossValidatio
     }
 
 
-def held_out_text(model) -> str:
-    """Return the held-out error beside that of the mean of the targets, as a line."""
-    scores = model.scores_
-    mean = scores["mean_error"]
-    return f"Held-out {get_metric(model.metric).label} {scores['error']:.4g} ({mean:.4g} for the mean of the targets)"
-
-
-ERRORS, SECONDS = ("error", "difference", "difference_se"), ("fit_seconds", "predict_seconds")
-COLUMNS = ("member", "status", *ERRORS, "weight", *SECONDS, "why")
-
-
 def leaderboard_of(model, bags=None, y=None):
     """Return the rows as a data frame, the blend first, then the members by error."""
-    error, loss = model.scores_["error"], get_metric(model.metric).loss
-    best = min(loss(row["error"]) for row in model.trials_ if row["error"] == row["error"])
+    error, loss, members = model.scores_["error"], get_metric(model.metric).loss, _by_error(model.trials_, model.metric)
     blended = {"member": model.kind_, "status": "chosen", "error": error, "weight": 1.0, "why": ""}
-    blended |= {"difference": loss(error) - best, "difference_se": NAN}
-    blended |= {name: sum(row[name] for row in model.trials_) for name in SECONDS}
-    rows = [blended, *_by_error(model.trials_, model.metric)]
+    blended |= {"difference": loss(error) - loss(members[0]["error"]), "difference_se": NAN}
+    blended |= {name: sum(row[name] for row in members) for name in SECONDS}
+    rows = [blended, *members]
     columns = {name: [row[name] for row in rows] for name in COLUMNS}
     sizes = {name: _file_bytes(models) for name, models in model.models_.items()}
     columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
-        columns["new_error"] = _new_errors(model, [row["member"] for row in rows[1:]], bags, y)
+        parts, y, metric = model.predict_members(bags), np.asarray(y, dtype=np.float64), get_metric(model.metric)
+        blend = sum(model.weights_[name] * part for name, part in parts.items())
+        if len(y) != len(blend):
+            raise ValueError(f"Got {len(y)} targets for {len(blend)} bags; one per bag is required.")
+        errors = {name: metric(y, part) for name, part in parts.items()}
+        columns["new_error"] = [metric(y, blend), *(errors.get(row["member"], NAN) for row in members)]
     return to_frame(columns)
 
 
@@ -114,20 +104,16 @@ def _file_bytes(models: list) -> float:
         return NAN
 
 
-def _new_errors(model, names: list[str], bags, y) -> list[float]:
-    y = np.asarray(y, dtype=np.float64)
-    parts = model.predict_members(bags)
-    n_bags = len(next(iter(parts.values())))
-    if len(y) != n_bags:
-        raise ValueError(f"Got {len(y)} targets for {n_bags} bags; one per bag is required.")
-    blended = sum(model.weights_[name] * part for name, part in parts.items())
-    metric = get_metric(model.metric)
-    return [metric(y, blended), *(metric(y, parts[name]) if name in parts else NAN for name in names)]
-
-
 def summary_of(model) -> str:
     """Return the table, the choice and its reason, and what would probably help."""
-    parts = [as_table(model.trials_, model.metric), "", _choice(model), *map(_transform_line, model.transforms_)]
+    parts = [as_table(model.trials_, model.metric), "", _choice(model)]
+    for row in model.transforms_:
+        if "why" in row:
+            outcome = f"not tried: it {row['why']}"
+        else:
+            outcome = "kept" if row["kept"] else "not used"
+            outcome += f"; it changed the loss by {-100 * row['gain']:+.1f} % (± {100 * row['se']:.1f} %)"
+        parts.append(f"Transform of the targets, {row['transform']}: {outcome}.")
     if getattr(model, "imputation_", None) is not None:
         parts.append("Missing values were filled in: by the median of the bag, else of the training bags.")
     if model.curve_ is not None:
@@ -137,30 +123,25 @@ def summary_of(model) -> str:
 
 def as_table(rows: list[dict], metric: str = "rmse") -> str:
     """Return the rows as aligned text, the best first, those without an error last."""
-    titles = ("member", get_metric(metric).label, "above the best", "weight", "seconds", "")
-    lines = [titles, *(_cells(row) for row in _by_error(rows, metric))]
-    widths = [max(len(line[c]) for line in lines) for c in range(len(titles) - 1)]
-    return "\n".join(_aligned(line, widths) for line in lines)
+    lines = [("member", get_metric(metric).label, "above the best", "weight", "seconds", "")]
+    for row in _by_error(rows, metric):
+        name, seconds = row["member"], f"{row['seconds']:.1f}"
+        if row["error"] != row["error"]:
+            lines.append((name, "-", "-", "-", seconds, f"{row['status']}: {row['why']}"))
+            continue
+        above = f"{row['difference']:.2g} ± {row['difference_se']:.1g}" if row["difference"] else "best"
+        weight = f"{row['weight']:.2f}" if row["weight"] else "-"
+        lines.append((name, f"{row['error']:.4g} ± {row['error_se']:.1g}", above, weight, seconds, ""))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    return "\n".join(
+        "  ".join([name.ljust(widths[0]), *map(str.rjust, numbers, widths[1:]), note]).rstrip()
+        for name, *numbers, note in lines
+    )
 
 
 def _by_error(rows: list[dict], metric: str) -> list[dict]:
     loss = get_metric(metric).loss
     return sorted(rows, key=lambda row: (row["error"] != row["error"], loss(row["error"])))
-
-
-def _cells(row: dict) -> tuple[str, ...]:
-    name, seconds = row["member"], f"{row['seconds']:.1f}"
-    if row["error"] != row["error"]:
-        return name, "-", "-", "-", seconds, f"{row['status']}: {row['why']}"
-    above = f"{row['difference']:.2g} ± {row['difference_se']:.1g}" if row["difference"] else "best"
-    weight = f"{row['weight']:.2f}" if row["weight"] else "-"
-    return name, f"{row['error']:.4g} ± {row['error_se']:.1g}", above, weight, seconds, ""
-
-
-def _aligned(cells, widths) -> str:
-    first, *numbers, note = cells
-    padded = [first.ljust(widths[0]), *(text.rjust(width) for text, width in zip(numbers, widths[1:], strict=True))]
-    return "  ".join([*padded, note]).rstrip()
 
 
 def _choice(model) -> str:
@@ -174,70 +155,46 @@ def _choice(model) -> str:
     if name == MEAN:
         text = "Neither the blend nor the best member, decided without the held-out fold, beats the mean of the targets"
         return f"{text}, so the model predicts the mean ({error})."
-    return f"Single best: {name} ({error}; {mean}); no blend did better on bags that it was not decided on."
-
-
-def _transform_line(row: dict) -> str:
-    if "why" in row:
-        return f"Transform of the targets, {row['transform']}: not tried ({row['why']})."
-    verdict = "kept" if row["kept"] else "not used"
-    change = f"{-100 * row['gain']:+.1f} % (± {100 * row['se']:.1f} %)"
-    return f"Transform of the targets, {row['transform']}: {verdict}; it changed the loss by {change}."
+    return f"Single best: {name} ({error}; {mean}); no blend had a lower error on folds that it was not decided on."
 
 
 def paragraph_of(model) -> str:
-    """Return one paragraph for a methods section."""
-    return " ".join([_setting(model), _chosen(model), _errors(model), *_ending(model)])
-
-
-def _setting(model) -> str:
-    data, tried = model.training_, sum(row["status"] not in ("skipped", "failed") for row in model.trials_)
+    """Return one paragraph for a methods section: the data, the members, the choice, the errors."""
+    data, scores = model.training_, model.scores_
+    status = [row["status"] for row in model.trials_ if row["member"] != MEAN]
+    tried, dropped = sum(text not in ("skipped", "failed") for text in status), status.count("dropped")
+    on_first = f", {dropped} of them on the first fold only" if dropped else ""
     groups = "" if data["groups"] is None else f", each of the {data['groups']:,} groups being held out as a whole"
+    n_held_out, n_folds = np.count_nonzero(model.fold_ >= 0), model.fold_.max() + 1
+    how = f"{n_folds}-fold cross-validation over bags"
+    if n_held_out < len(model.fold_):
+        noun = "fold" if n_folds == 1 else "folds"
+        how = f"{n_folds} {noun} of {n_held_out:,} held-out bags, each predicted by models fitted to other bags"
+    is_blend = model.kind_ == "blend"
+    if is_blend:
+        kind = "absolute errors" if get_metric(model.metric).bag_loss is absolute else "squares"
+        choice = (
+            f"Their held-out predictions were blended by non-negative least {kind} with weights that sum to one, "
+            "members without which the held-out error was no larger being dropped; the weights are "
+            f"{_named_weights(model.weights_, cite=True)}."
+        )
+    else:
+        (best,) = (name for name, weight in model.weights_.items() if weight > 0)
+        choice = f"The best of them was used alone: {best}{_source(best)}."
+        if best == MEAN:
+            choice = "None of them predicted held-out bags better than the mean of the targets, which is predicted."
+    judged = " (every fold by a blend that was decided without it)" if is_blend else ""
+    learned = f" All methods learned the {model.transform_} of the targets." if model.transform_ else ""
+    models = "models refitted to all bags" if model.predictor_ == "refit" else "the average of the models of all folds"
     return (
         f"Targets of bags were predicted with the method auto of bagwise {bagwise.__version__} (scikit-learn "
         f"{sklearn.__version__}, seed {model.random_state}): {tried} methods of multiple instance regression were "
         f"compared on {data['bags']:,} training bags ({data['instances']:,} instances, {data['features']:,} features) "
-        f"by {_how_held_out(model)}{groups}."
+        f"by {how}{groups}{on_first}. {choice} The held-out {get_metric(model.metric).in_full}{judged} was "
+        f"{scores['error']:.4g} (R² {scores['explained']:.2f}), against {scores['single_error']:.4g} for the best "
+        f"single method chosen in the same way and {scores['mean_error']:.4g} for predicting the mean.{learned} "
+        f"New bags are predicted by {models}."
     )
-
-
-def _how_held_out(model) -> str:
-    held_out, folds = np.count_nonzero(model.fold_ >= 0), model.fold_.max() + 1
-    if held_out == len(model.fold_):
-        return f"{folds}-fold cross-validation over bags"
-    noun = "fold" if folds == 1 else "folds"
-    return f"{folds} {noun} of {held_out:,} held-out bags, each predicted by models fitted to other bags"
-
-
-def _chosen(model) -> str:
-    if model.kind_ == "single":
-        (best,) = (name for name, weight in model.weights_.items() if weight > 0)
-        if best == MEAN:
-            return "None of them predicted held-out bags better than the mean of the targets, which is predicted."
-        return f"The best of them was used alone: {best}{_source(best)}."
-    kind = "absolute errors" if get_metric(model.metric).bag_loss is absolute else "squares"
-    return (
-        f"Their held-out predictions were blended by non-negative least {kind} with weights that sum to one, members "
-        "without which the held-out error was no larger being dropped; the weights are "
-        f"{_named_weights(model.weights_, cite=True)}."
-    )
-
-
-def _errors(model) -> str:
-    scores = model.scores_
-    judged = " (every fold by a blend that was decided without it)" if model.kind_ == "blend" else ""
-    return (
-        f"The held-out {get_metric(model.metric).in_full}{judged} was {scores['error']:.4g} "
-        f"(R² {scores['explained']:.2f}), against "
-        f"{scores['single_error']:.4g} for the best single method chosen in the same way and "
-        f"{scores['mean_error']:.4g} for predicting the mean."
-    )
-
-
-def _ending(model) -> list[str]:
-    transform = [f"All methods learned the {model.transform_} of the targets."] if model.transform_ else []
-    models = "models refitted to all bags" if model.predictor_ == "refit" else "the average of the models of all folds"
-    return [*transform, f"New bags are predicted by {models}."]
 
 
 def _named_weights(weights: dict[str, float], *, cite: bool = False) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, logit
@@ -13,7 +14,7 @@ from sklearn.compose import TransformedTargetRegressor
 from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import Member
 from bagwise.auto.time_budget import WHOLE
-from bagwise.regressors.target_limits import tail_limits
+from bagwise.regressors.pipeline import tail_limits
 
 SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
 MARGIN = 0.01  # targets in [0, 1] are drawn in by so much: the logit of 0 and of 1 is infinite
@@ -38,14 +39,6 @@ class MonotoneTarget(TransformerMixin, BaseEstimator):
 
     Predictions beyond `tail_limits` of the transformed training targets are moved to the nearest limit: the inverse
     would turn a small excess into a large one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> y = np.array([[1.0], [10.0], [1000.0]])
-    >>> target = MonotoneTarget("log").fit(y)
-    >>> target.inverse_transform(target.transform(y)).round(9).ravel().tolist()
-    [1.0, 10.0, 1000.0]
     """
 
     def __init__(self, formula: str = "log"):
@@ -69,15 +62,7 @@ class MonotoneTarget(TransformerMixin, BaseEstimator):
 
 
 def worth_trying(y: np.ndarray) -> str | None:
-    """Return the transform to try: None for targets that are neither skewed nor within [0, 1].
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> normal = np.random.default_rng(0).normal(size=200)
-    >>> worth_trying(normal), worth_trying(np.exp(normal)), worth_trying(1 / (1 + np.exp(-normal)))
-    (None, 'log', 'logit')
-    """
+    """Return the transform to try: None for targets that are neither skewed nor within [0, 1]."""
     if np.ptp(y) <= 1e-9 * np.abs(y).max():
         return None
     if y.min() >= 0 and y.max() <= 1 and np.ptp(y) > 0.5:
@@ -91,18 +76,15 @@ def transformed(member: Member, formula: str) -> Member:
     """Return the member with estimators that learn a transform of the targets."""
 
     def learning(make):
-        def made(random_state: int):
-            target = MonotoneTarget(formula)
-            return TransformedTargetRegressor(make(random_state), transformer=target, check_inverse=False)
-
-        return made
+        return lambda seed: TransformedTargetRegressor(
+            make(seed), transformer=MonotoneTarget(formula), check_inverse=False
+        )
 
     first = None if member.make_first is None else learning(member.make_first)
     return replace(member, make=learning(member.make), make_first=first)
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """The transform to use and the trials with it, or None and the trials without; a row if one was tried."""
 
     formula: str | None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import differences, names_of, unframe
-from bagwise.bags.validation import label, unmask
+from bagwise.bags.frames import differences, unframe
+from bagwise.bags.validation import as_names, label, unmask
 
 
 def from_arrays(
@@ -27,17 +27,10 @@ def from_arrays(
     Parameters
     ----------
     arrays : list of arrays (instances, features), or of data frames
-    ids, groups : sequences, a label per bag, optional
-        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
-    feature_names : list of str, optional
-    missing : {"refuse", "impute", "keep"}
-        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
-        for estimators that read NaN.
+    ids, groups, feature_names, missing, covariates, covariate_names : optional
+        As in `Bags`.
     weights : list of arrays, optional
         The weights of each bag's instances.
-    covariates : array (bags, covariates) or data frame, optional
-        Numbers that belong to the bag as a whole.
-    covariate_names : list of str, optional
 
     Returns
     -------
@@ -73,18 +66,42 @@ def from_arrays(
                 f"bag {label(bag)} has {array.shape[1]} features, "
                 f"but bag {label(ids[0])} has {arrays[0].shape[1]}; all bags need the same"
             )
-    offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])])
+    if weights is not None:
+        weights = [np.atleast_1d(unmask(of_bag)) for of_bag in weights]
+        if len(weights) != len(arrays):
+            raise ValueError(f"weights must have one list per bag ({len(arrays)}), not {len(weights)}")
+        for bag, of_bag, array in zip(ids, weights, arrays, strict=True):
+            if of_bag.shape != (len(array),):
+                raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {of_bag.shape}")
+        weights = np.concatenate(weights)
     return Bags(
         np.concatenate(arrays),
-        offsets,
+        np.concatenate([[0], np.cumsum([len(array) for array in arrays])]),
         ids,
         groups=groups,
-        feature_names=names_of(feature_names, columns, "feature_names"),
+        feature_names=as_names(feature_names, columns, arrays[0].shape[1]),
         missing=missing,
-        weights=_one_per_row(weights, arrays, ids),
+        weights=weights,
         covariates=covariates,
         covariate_names=covariate_names,
     )
+
+
+def _same_columns(ids: list, columns: list) -> list | None:
+    """Return the columns of the data frames, which must be the same in all of them; None without any."""
+    framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
+    for bag, names in framed:
+        first, first_names = framed[0]
+        if names != first_names:
+            difference = differences(names, first_names)
+            how = f"not the columns of bag {label(first)} ({difference})"
+            if not difference:
+                order, first_order = (", ".join(map(str, of[:5])) for of in (names, first_names))
+                how = f"the columns {order}, but bag {label(first)} has them in the order {first_order}"
+            raise ValueError(
+                f"bag {label(bag)} has {how}; select the same columns, in the same order, of every data frame"
+            )
+    return framed[0][1] if framed else None
 
 
 def as_bags(bags, *, missing: str = "refuse") -> Bags:
@@ -111,12 +128,8 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     array : array (bags, longest bag, features)
     sizes : array of int
         The number of real instances of each bag; the rows behind them are not read.
-    ids, groups : sequences, a label per bag, optional
-        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
-    feature_names : list of str, optional
-    missing : {"refuse", "impute", "keep"}
-        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
-        for estimators that read NaN.
+    ids, groups, feature_names, missing : optional
+        As in `Bags`.
 
     Returns
     -------
@@ -156,12 +169,8 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
     Parameters
     ----------
     array : awkward array
-    ids, groups : sequences, a label per bag, optional
-        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
-    feature_names : list of str, optional
-    missing : {"refuse", "impute", "keep"}
-        What to do about NaN: raise an error, or keep it. "impute" declares that every estimator fills it in, "keep" is
-        for estimators that read NaN.
+    ids, groups, feature_names, missing : optional
+        As in `Bags`.
 
     Returns
     -------
@@ -193,35 +202,3 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
         ) from error
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     return Bags(flat, offsets, ids, groups=groups, feature_names=feature_names, missing=missing)
-
-
-def _same_columns(ids: list, columns: list) -> list | None:
-    """Return the columns of the data frames, which must be the same in all of them; None without any."""
-    framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
-    for bag, names in framed:
-        first, first_names = framed[0]
-        if names != first_names:
-            difference = differences(names, first_names)
-            how = f"not the columns of bag {label(first)} ({difference})"
-            if not difference:
-                how = f"the columns {_few(names)}, but bag {label(first)} has them in the order {_few(first_names)}"
-            raise ValueError(
-                f"bag {label(bag)} has {how}; select the same columns, in the same order, of every data frame"
-            )
-    return framed[0][1] if framed else None
-
-
-def _few(names: list) -> str:
-    return ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
-
-
-def _one_per_row(weights, arrays: list, ids: list) -> np.ndarray | None:
-    if weights is None:
-        return None
-    weights = [np.atleast_1d(unmask(of_bag)) for of_bag in weights]
-    if len(weights) != len(arrays):
-        raise ValueError(f"weights must have one list per bag ({len(arrays)}), not {len(weights)}")
-    for bag, of_bag, array in zip(ids, weights, arrays, strict=True):
-        if of_bag.shape != (len(array),):
-            raise ValueError(f"bag {label(bag)} has {len(array)} instances, but weights of shape {of_bag.shape}")
-    return np.concatenate(weights)

@@ -11,12 +11,13 @@ from typing import Any, overload
 import numpy as np
 
 from bagwise.bags import validation
-from bagwise.bags.frames import as_list, names_of, to_frame, unframe
+from bagwise.bags.frames import as_list, to_frame, unframe
 from bagwise.bags.segments import shares
 from bagwise.bags.shared_rows import SHARED_ROWS, shared_row_groups
 from bagwise.bags.validation import counted
 
 MOST_FEATURES, MOST_IDS = 12, 3  # shown in a notebook
+OF_BAGS = ("groups", "covariates", "time", "fold")  # the optional parts with one entry per bag
 
 
 class Bags:
@@ -29,9 +30,8 @@ class Bags:
     Parameters
     ----------
     instances : array of shape (n_instances, n_features), or data frame
-        float64 and float32 are kept, integers and booleans become float64. A C-ordered array of floats is not copied:
-        the bags hold a read-only view of it, so later writes to the array change the bags. Pass a copy if you will
-        write to the array. It stays writeable.
+        Integers and booleans become float64. A C-ordered array of float64 or float32 is not copied, so later writes to
+        it change the bags.
     offsets : array of n_bags + 1 integers, from 0 to n_instances, strictly increasing
         A bag cannot be empty.
     ids : one distinct identifier per bag, default 0, 1, 2, ...
@@ -41,9 +41,8 @@ class Bags:
     feature_names : one string per column, optional
         Default: the names of the columns of a data frame.
     missing : {"refuse", "impute", "keep"}
-        What happens to missing values (NaN). ``"refuse"`` raises an error. ``"impute"`` keeps them, and
-        every estimator imputes them by an imputation fitted on its own training bags. ``"keep"`` keeps them for
-        estimators that read NaN themselves. Infinite values are always refused.
+        Whether missing values (NaN) raise an error, are imputed by every estimator, fitted on its own training bags, or
+        are kept for estimators that read NaN themselves. Infinite values are always refused.
     weights : one number per instance, optional
         Weight of the instance within its bag, in the loss of instance models and in the embedding of the bag. Only
         ratios within a bag matter, except with ``weighting="instance"``, where instances of all bags are compared.
@@ -59,15 +58,11 @@ class Bags:
     >>> bags = Bags(np.arange(10.0).reshape(5, 2), offsets=[0, 2, 5], ids=["a", "b"])
     >>> bags
     Bags: 2 bags of 2 to 3 instances (5 in all), 2 features
-    >>> bags[1]
-    array([[4., 5.],
-           [6., 7.],
-           [8., 9.]])
-    >>> bags[[1, 0]].ids.tolist()
-    ['b', 'a']
     >>> bags["a"]
     array([[0., 1.],
            [2., 3.]])
+    >>> bags[[1, 0]].ids.tolist()
+    ['b', 'a']
 
     `load` sets further attributes. ``kept`` is a dict of columns that are copied with the instances but are not
     features: ``row``, the position of the instance in the table (from 0), and the columns listed in ``keep``.
@@ -110,37 +105,28 @@ class Bags:
         covariates=None,
         covariate_names=None,
     ):
-        if missing not in ("refuse", "impute", "keep"):
-            way = "; 'drop-instances' is for tables: leave the rows out first" if missing == "drop-instances" else ""
-            raise ValueError(f"missing must be 'refuse', 'impute' or 'keep' here, not {missing!r}{way}")
+        validation.one_of(missing, ("refuse", "impute", "keep"), "missing")
         instances, columns = unframe(instances, "instances")
         instances = validation.as_instances(instances)
         offsets = validation.as_offsets(offsets, len(instances))
         n_bags = len(offsets) - 1
         ids = np.arange(n_bags) if ids is None else validation.as_labels(ids, n_bags, "ids")
-        validation.refuse_empty(np.diff(offsets), ids)
+        advice = "every bag needs at least one: leave the empty ones out, with their targets"
+        validation.refuse_bags(np.diff(offsets) == 0, ids, f"no instances; {advice}")
         validation.refuse_repeated(ids)
-        by_rows = isinstance(groups, str) and groups == SHARED_ROWS
-        groups = None if by_rows or groups is None else validation.as_groups(groups, ids)
-        names = names_of(feature_names, columns, "feature_names")
-        names = validation.as_feature_names(names, instances.shape[1])
-        has_missing = not _usable(instances) and validation.check_values(instances, offsets, ids, missing, names)
+        names = validation.as_names(feature_names, columns, instances.shape[1])
+        has_missing = validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
-        self._set(instances, offsets, ids, groups, names, has_missing, weights, *covariates, missing=missing)
-        if by_rows:
-            object.__setattr__(self, "groups", shared_row_groups(self))
+        self._set(instances, offsets, ids, None, names, has_missing, weights, *covariates, missing=missing)
+        object.__setattr__(self, "groups", _read_only(self._as_groups(groups)))
 
     def _set(self, *values, **named):
         """Set the parts, in the order of ``__slots__`` or by name."""
         parts = dict.fromkeys(("has_missing", "compared", "folds_checked"), False) | {"missing": "refuse"}
         parts |= dict(zip(self.__slots__, values, strict=False)) | named
         for name in self.__slots__:
-            value = parts.get(name)
-            if isinstance(value, np.ndarray):  # a read-only view; the flags of the array stay as they are
-                value = value.view()
-                value.flags.writeable = False
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, _read_only(parts.get(name)))
 
     @classmethod
     def _trusted(cls, *values, **named) -> Bags:
@@ -206,29 +192,30 @@ class Bags:
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the sizes of the bags, some ids, and the range of each feature."""
-        parts = [f"<p><strong>{escape(repr(self))}</strong></p>"]
-        if len(self):
-            labels: dict[str, Any] = {"ids": self.ids}
-            if self.groups is not None:
-                labels["groups"] = list(dict.fromkeys(self.groups.tolist()))
-            parts += [f"<p>{'<br>'.join(_first_labels(heading, values) for heading, values in labels.items())}</p>"]
-            low, median, high = np.quantile(self.sizes, [0, 0.5, 1])
-            parts += [
-                f"<p>instances in a bag: {low:,.0f} to {high:,.0f}, median {median:,g}</p>",
-                self._feature_table(),
-            ]
-        return f'<div style="font-size: 90%">{"".join(parts)}</div>'
-
-    def _feature_table(self) -> str:
-        names = self.feature_names or tuple(f"feature {j}" for j in range(self.n_features))
-        rows = [_range_row(name, self.instances[:, j]) for j, name in enumerate(names[:MOST_FEATURES])]
+        lines = [f"<strong>{escape(repr(self))}</strong>"]
+        if len(self) == 0:
+            return lines[0]
+        groups = [] if self.groups is None else list(dict.fromkeys(self.groups.tolist()))
+        for heading, labels in (("ids", self.ids), ("groups", groups)):
+            if len(labels):
+                more = ", ..." if len(labels) > MOST_IDS else ""
+                lines.append(escape(f"{heading}: {', '.join(map(str, labels[:MOST_IDS]))}{more}"))
+        low, median, high = np.quantile(self.sizes, [0, 0.5, 1])
+        lines.append(f"instances in a bag: {low:,.0f} to {high:,.0f}, median {median:,g}")
+        names = self.feature_names or [f"feature {j}" for j in range(self.n_features)]
+        columns = list(zip(names, self.instances.T, strict=True))[:MOST_FEATURES]
         if self.n_features > MOST_FEATURES:
-            rows.append(f'<tr><td colspan="3">and {self.n_features - MOST_FEATURES:,} more</td></tr>')
+            columns.append((f"and {self.n_features - MOST_FEATURES:,} more", np.empty(0)))
         if self.covariates is not None:
-            covariate_names = self.covariate_names or tuple(f"covariate {j}" for j in range(self.covariates.shape[1]))
-            shown = zip(covariate_names[:MOST_FEATURES], self.covariates.T, strict=False)
-            rows += [_range_row(f"{name} (of the bag)", column) for name, column in shown]
-        return f"<table><tr><th>feature</th><th>from</th><th>to</th></tr>{''.join(rows)}</table>"
+            names = self.covariate_names or [f"covariate {j}" for j in range(self.covariates.shape[1])]
+            columns += zip([f"{name} (of the bag)" for name in names], self.covariates.T, strict=True)
+        table = "<tr><th>feature</th><th>from</th><th>to</th></tr>"
+        for name, values in columns:
+            present = values[~np.isnan(values)]
+            ends = [f"{present.min():.4g}", f"{present.max():.4g}"] if len(present) else ["", ""]
+            note = f" ({len(values) - len(present):,} missing)" if len(present) < len(values) else ""
+            table += f"<tr><td>{escape(name)}</td><td>{ends[0]}</td><td>{ends[1]}{note}</td></tr>"
+        return f'<div style="font-size: 90%">{"<br/>".join(lines)}<table>{table}</table></div>'
 
     def __eq__(self, other) -> bool:
         if not isinstance(other, Bags):
@@ -267,23 +254,15 @@ class Bags:
             key = int(self._positions([key])[0])
             return self.instances[self.offsets[key] : self.offsets[key + 1]]
         chosen = self._positions(key)
-        rows = self._rows_of(chosen)
+        offsets = np.concatenate([[0], np.cumsum(self.sizes[chosen])])
         # A bootstrap sample repeats ids, which is allowed here.
-        return self._with_rows(
-            rows,
-            np.concatenate([[0], np.cumsum(self.sizes[chosen])]),
-            ids=self.ids[chosen],
-            groups=None if self.groups is None else self.groups[chosen],
-            covariates=None if self.covariates is None else self.covariates[chosen],
-            time=None if self.time is None else self.time[chosen],
-            fold=None if self.fold is None else self.fold[chosen],
-        )
+        of_bags = {name: values[chosen] for name in OF_BAGS if (values := getattr(self, name)) is not None}
+        return self._with_rows(self._rows_of(chosen), offsets, ids=self.ids[chosen], **of_bags)
 
     def _positions(self, key) -> np.ndarray:
         """Return the positions that a slice, a list of integers or ids, or a mask of bags selects."""
-        n_bags = len(self)
         if isinstance(key, slice):
-            return np.arange(n_bags)[key]
+            return np.arange(len(self))[key]
         key = np.asarray(key)
         if key.size == 0:
             return np.empty(0, dtype=np.intp)
@@ -291,29 +270,27 @@ class Bags:
             return self._positions_of(key.tolist())
         if key.ndim != 1 or key.dtype.kind not in "iub":
             raise IndexError("bags are selected by an integer or an id, a slice, a list of integers or ids, or a mask")
-        if key.dtype == bool:
-            if len(key) != n_bags:
-                raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
-            return np.flatnonzero(key)
-        key = key.astype(np.intp)  # small integer types overflow below
-        outside = (key < -n_bags) | (key >= n_bags)
-        if outside.any():
+        n_bags = len(self)
+        if key.dtype == bool and len(key) != n_bags:
+            raise IndexError(f"a mask of {len(key)} for {n_bags} bags; give one truth value per bag")
+        if key.dtype != bool and (outside := (key < -n_bags) | (key >= n_bags)).any():
             raise IndexError(f"there is no bag at position {key[outside][0]}; there are {n_bags} bags")
-        return np.where(key < 0, key + n_bags, key)
+        return np.arange(n_bags)[key]
 
     def _positions_of(self, ids: list[str]) -> np.ndarray:
         """Return the positions of the bags with these ids; the first one where a selection repeats an id."""
-        places = dict(zip(reversed(self.ids.tolist()), range(len(self) - 1, -1, -1), strict=True))
+        places: dict = {}
+        for position, label in enumerate(self.ids.tolist()):
+            places.setdefault(label, position)
         unknown = [label for label in ids if label not in places]
         if unknown:
-            texts = [label for label in self.ids.tolist() if isinstance(label, str)]
             more = f" (and {len(unknown) - 1:,} more ids have none)" if len(unknown) > 1 else ""
+            texts = [label for label in places if isinstance(label, str)]
+            near = difflib.get_close_matches(unknown[0], texts, n=1)
+            hint = f"the nearest is {near[0]!r}" if near else f"ids are {', '.join(map(repr, texts[:3])) or 'none'}"
             if places and not texts:
                 kind = type(next(iter(places))).__name__
                 hint = f"the ids here are {kind}, not text: select by a mask, bags[bags.ids == ...], or by position"
-            else:
-                near = difflib.get_close_matches(unknown[0], texts, n=1)
-                hint = f"the nearest is {near[0]!r}" if near else f"ids are {', '.join(map(repr, texts[:3])) or 'none'}"
             raise IndexError(f"there is no bag with the id {unknown[0]!r}{more}; {hint}")
         return np.array([places[label] for label in ids], dtype=np.intp)
 
@@ -355,51 +332,39 @@ class Bags:
         Parameters
         ----------
         y : array of one target per bag, or with a column per target, optional
-            Becomes the target column or columns.
-        bag : str, optional
-            Name of the column of ids; by default that of the loaded table, or "bag".
+        bag, groups, weights : str, optional
+            Names of the columns of ids (by default that of the loaded table, or "bag"), groups and instance weights.
         target : str, or a list of them for several targets, optional
             Names of the target columns; by default those of the loaded table, or "target", or "target_1", ...
-        groups, weights : str
-            Names of the columns of groups and of instance weights, if the bags have them.
 
         Returns
         -------
         A pandas data frame, or a polars one if only polars is installed, or else a dict of arrays. The columns are: id,
         target, features (x1, x2, ... if they have no names), covariates (c1, c2, ...), groups, weights, and the columns
-        kept on loading (``bags.kept``). The kept columns ``row`` and ``instance`` are left out if another column has
-        that name.
+        kept on loading (``bags.kept``), without ``row`` and ``instance`` if another column has that name.
 
         Examples
         --------
         >>> import bagwise as bw
         >>> bags = bw.from_arrays([[[1.0], [2.0]], [[3.0]]], ids=["a", "b"])
-        >>> frame = bags.to_frame([0.5, 0.1])
-        >>> frame.columns.tolist(), frame["bag"].tolist(), frame["target"].tolist()
-        (['bag', 'target', 'x1'], ['a', 'a', 'b'], [0.5, 0.5, 0.1])
-        >>> bw.load(frame, bag="bag", target="target")[0].ids.tolist()
-        ['a', 'b']
+        >>> bags.to_frame([0.5, 0.1]).to_numpy().tolist()
+        [['a', 0.5, 1.0], ['a', 0.5, 2.0], ['b', 0.1, 3.0]]
         """
-        names = self.feature_names or tuple(f"x{j + 1}" for j in range(self.n_features))
         columns = [(bag or self.id_name or "bag", self.expand(self.ids))]
         if y is not None:
-            y, named = self.expand(validation.one_per_bag(y, len(self), "y")), as_list(target or self.target_name or ())
-            if y.ndim == 1:
-                columns += [(named[0] if len(named) == 1 else "target", y)]
-            else:
-                target_names = named if len(named) == y.shape[1] else [f"target_{j + 1}" for j in range(y.shape[1])]
-                columns += zip(target_names, y.T, strict=True)
+            y, named = validation.one_per_bag(y, len(self), "y"), as_list(target or self.target_name or ())
+            default = ["target"] if y.ndim == 1 else [f"target_{j + 1}" for j in range(y.shape[1])]
+            values = self.expand(y).reshape(self.n_instances, len(default))
+            columns += zip(named if len(named) == len(default) else default, values.T, strict=True)
+        names = self.feature_names or [f"x{j + 1}" for j in range(self.n_features)]
         columns += zip(names, self.instances.T, strict=True)
         if self.covariates is not None:
-            covariate_names = self.covariate_names or tuple(f"c{j + 1}" for j in range(self.covariates.shape[1]))
-            columns += zip(covariate_names, self.expand(self.covariates).T, strict=True)
+            names = self.covariate_names or [f"c{j + 1}" for j in range(self.covariates.shape[1])]
+            columns += zip(names, self.expand(self.covariates).T, strict=True)
         columns += [] if self.groups is None else [(groups, self.expand(self.groups))]
         columns += [] if self.weights is None else [(weights, self.weights)]
-        names_in_use = {name for name, _ in columns}
-        carried = (self.kept or {}).items()
-        columns += [
-            (name, values) for name, values in carried if name not in ("row", "instance") or name not in names_in_use
-        ]
+        in_use = {name for name, _ in columns} & {"row", "instance"}
+        columns += [(name, values) for name, values in (self.kept or {}).items() if name not in in_use]
         table = dict(columns)
         if len(table) < len(columns):
             twice = next(name for name in table if [used for used, _ in columns].count(name) > 1)
@@ -428,44 +393,31 @@ class Bags:
 
     def singles(self) -> Bags:
         """Return each instance as a bag of its own, numbered from 0, without weights."""
-        of_bags = ("groups", "covariates", "time", "fold")
-        repeated = {name: self.expand(a) for name in of_bags if (a := getattr(self, name)) is not None}
+        repeated = {name: self.expand(values) for name in OF_BAGS if (values := getattr(self, name)) is not None}
         n = self.n_instances
         return self._with(offsets=np.arange(n + 1), ids=np.arange(n), weights=None, **repeated)
 
     def replace(self, instances, *, feature_names=None) -> Bags:
         """Return the bags with other features for their instances; rows must correspond one to one."""
-        if feature_names is None and self._fits(instances):
-            return self._with(instances=instances, feature_names=None, has_missing=False)
         instances, columns = unframe(instances, "instances")
         instances = validation.as_instances(instances)
         if len(instances) != self.n_instances:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
-        names = validation.as_feature_names(names_of(feature_names, columns, "feature_names"), instances.shape[1])
+        names = validation.as_names(feature_names, columns, instances.shape[1])
         missing = "keep" if self.missing in ("impute", "keep") else "refuse"
-        usable = _usable(instances)
-        has_missing = not usable and validation.check_values(instances, self.offsets, self.ids, missing, names)
+        has_missing = validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)
 
-    def _fits(self, array) -> bool:
-        """Return whether an array can replace the instances without conversion."""
-        return (
-            type(array) is np.ndarray
-            and array.dtype in validation.FLOATS
-            and array.ndim == 2
-            and array.shape[1] > 0
-            and len(array) == self.n_instances
-            and array.flags.c_contiguous
-            and _usable(array)
-        )
+    def _as_groups(self, groups) -> np.ndarray | None:
+        if groups is None:
+            return None
+        if isinstance(groups, str) and groups == SHARED_ROWS:
+            return shared_row_groups(self)
+        return validation.as_groups(groups, self.ids)
 
     def with_groups(self, groups) -> Bags:
         """Return the same bags with these groups: a label per bag, "shared-rows" for bags that share rows, or None."""
-        if groups is None:
-            return self._with(groups=None)
-        if isinstance(groups, str) and groups == SHARED_ROWS:
-            return self._with(groups=shared_row_groups(self))
-        return self._with(groups=validation.as_groups(groups, self.ids))
+        return self._with(groups=self._as_groups(groups))
 
     def with_weights(self, weights) -> Bags:
         """Return the bags with these weights of their instances."""
@@ -481,43 +433,29 @@ class Bags:
         return self._with(covariates=covariates, covariate_names=names)
 
     def with_validation(self, declared) -> Bags:
-        """Return the same bags with a declared `Validation`: folds are derived from it wherever they are needed.
+        """Return the bags with a declared `Validation`, from which folds are derived wherever they are needed.
 
-        Parameters
-        ----------
-        declared : Validation
-            Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
-            (covariates, or columns kept on loading).
+        Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
+        (covariates, or columns kept on loading).
         """
-        from bagwise.bags.folds import are_pairs, as_times
-
-        if are_pairs(declared.given):
+        if validation.are_pairs(declared.given):
             raise ValueError(
                 "Bags cannot carry (train, test) pairs of positions; pass the Validation as folds= instead"
             )
         changes: dict[str, Any] = {}
         groups = declared.groups if declared.blocks is None else declared.blocks
-        if isinstance(groups, str) and groups == SHARED_ROWS:
-            changes["groups"] = shared_row_groups(self)
-        elif groups is not None:
-            changes["groups"] = validation.as_groups(self._column(groups, "groups"), self.ids)
+        if groups is not None:
+            by_rows = isinstance(groups, str) and groups == SHARED_ROWS
+            changes["groups"] = self._as_groups(groups if by_rows else self._column(groups, "groups"))
         if declared.time is not None:
-            changes["time"] = as_times(self._column(declared.time, "time"), self.ids)
+            changes["time"] = validation.as_times(self._column(declared.time, "time"), self.ids)
         if declared.given is not None:
             changes["fold"] = validation.as_labels(self._column(declared.given, "given"), len(self), "given")
         bare = replace(declared, groups=None, blocks=None, time=None, given=None)
         return self._with(validation=bare, folds_checked=False, **changes)
 
     def labels(self, column: str) -> np.ndarray:
-        """Return the value of each bag in a column, as text: a covariate, a category, or a column kept on loading.
-
-        Examples
-        --------
-        >>> import bagwise as bw
-        >>> bags = bw.from_arrays([[[1.0]], [[2.0]]], covariates=[[30], [60]], covariate_names=["angle"])
-        >>> bags.labels("angle").tolist()
-        ['30.0', '60.0']
-        """
+        """Return the value of each bag in a column, as text: a covariate, a category, or a column kept on loading."""
         level_features = (self.categories or {}).get(column)
         if level_features and self.feature_names and set(level_features) <= set(self.feature_names):
             levels = self.instances[:, [self.feature_names.index(name) for name in level_features]].argmax(axis=1)
@@ -565,18 +503,9 @@ class Bags:
         return self._with(instances=wide, feature_names=names).without_covariates()
 
 
-def _usable(instances: np.ndarray) -> bool:
-    """Return whether all values are finite and small enough to be squared."""
-    largest = validation.FLOATS[instances.dtype]
-    return bool(instances.min() >= -largest and instances.max() <= largest)
-
-
-def _first_labels(heading: str, values) -> str:
-    return escape(f"{heading}: {', '.join(map(str, values[:MOST_IDS]))}{', ...' if len(values) > MOST_IDS else ''}")
-
-
-def _range_row(name: str, values: np.ndarray) -> str:
-    present = values[~np.isnan(values)]
-    low, high = (f"{present.min():.4g}", f"{present.max():.4g}") if len(present) else ("", "")
-    note = f" ({len(values) - len(present):,} missing)" if len(present) < len(values) else ""
-    return f"<tr><td>{escape(str(name))}</td><td>{low}</td><td>{high}{note}</td></tr>"
+def _read_only(value):
+    """Return a read-only view of an array, whose own flags stay as they are; other values as they are."""
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    return value

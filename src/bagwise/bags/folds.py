@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import NUMBER
-from bagwise.bags.shared_rows import numbered
-from bagwise.bags.validation import Parameter, ParameterError, ParameterTypeError, absent, label, name_bags
+from bagwise.bags.validation import ParameterError, are_pairs, label, numbered, one_of
 
 AUTO_FOLDS = 10
 AUTO_STEPS = 5  # forward in time
@@ -35,13 +32,13 @@ class Validation:
     Parameters
     ----------
     scheme : {"random", "forward", "given"}, default "random"
-        - "random": how good on more bags like these? Every bag is held out once. Costs one fit per fold.
+        - "random": how good on more bags like these? Every bag is held out once, at one fit per fold.
         - "forward": how good on later bags? Bags are cut into windows of equal numbers of bags in order of time; each
-          window but the first is predicted by a model of the bags before it. Costs one fit per window; the bags of the
-          first window have no held-out prediction, and early models learn from few bags.
+          window but the first is predicted by a model of the bags before it, at one fit per window. The first window
+          has no held-out predictions, and early models learn from few bags.
         - "given": the folds of the table. A column of folds holds each fold out once; of the labels "train" and "test",
-          only the test bags are held out. Costs one fit per label. Inside the training bags the remaining labels are
-          the folds, or random folds where one label remains.
+          only the test bags are held out. Inside the training bags the remaining labels are the folds, or random folds
+          where one label remains.
     folds : int, "auto" or "each", default "auto"
         Number of folds ("random") or of predicted windows ("forward"). "auto" is 10 random folds, or 5 windows,
         and fewer for few bags; "each" holds out one bag (group) at a time.
@@ -76,8 +73,7 @@ class Validation:
     horizon: Any = None
 
     def __post_init__(self):
-        if self.scheme not in SCHEMES:
-            raise ValueError(f"scheme must be 'random', 'forward' or 'given', not {self.scheme!r}")
+        one_of(self.scheme, SCHEMES, "scheme")
         if isinstance(self.folds, str) and self.folds not in ("auto", "each"):
             raise ValueError(f"folds of a Validation must be a whole number, 'auto' or 'each', not {self.folds!r}")
         if self.groups is not None and self.blocks is not None:
@@ -114,7 +110,7 @@ class Folds:
 
     @property
     def held_out(self) -> np.ndarray:
-        """The mask of the bags that some fold holds out."""
+        """Mask of the bags that some fold holds out."""
         return self.test >= 0
 
     @property
@@ -138,9 +134,9 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
         A number (or "auto", "each") keeps the scheme that the bags declare and changes the number of folds.
     random_state : int, default 0
     inner : bool, default False
-        Whether the folds are those of a method that cross-fits. There, a split into "train" and "test", and given folds
-        of which one is left, become random folds; there is no horizon; and a group that spans a cut in time is left out
-        of the training bags of that cut, which is an error elsewhere.
+        Whether a method cross-fits with these folds. Then a split into "train" and "test", and given folds of which one
+        is left, become random folds, there is no horizon, and a group that spans a cut in time does not train there,
+        which is an error elsewhere.
 
     Examples
     --------
@@ -152,8 +148,10 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
     bags, declared = resolve(bags, folds)
     if declared.scheme == "forward":
         return _forward(bags, declared, inner)
-    if declared.scheme == "given" and not (inner and _is_split(bags.fold)):
-        return _given(bags, declared)
+    if declared.scheme == "given":
+        labels = set() if bags.fold is None else set(_label_texts(bags.fold).tolist())
+        if not inner or (len(labels) > 1 and not labels <= TRAIN_TEST):
+            return _given(bags, declared)
     return Folds(bag_folds(bags, declared.folds, random_state=random_state))
 
 
@@ -164,17 +162,15 @@ def following(bags: Bags, folds: Any) -> Bags:
 
 
 def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -> np.ndarray:
-    """Return the random fold (0, 1, ...) of each bag.
+    """Return the random fold (0, 1, ...) of each bag, by a hash of its id and the seed.
 
-    The order of the bags is a hash of their id and the seed, so the folds do not depend on the order of the rows. Bags
-    of one group (or with one id) go together to the fold with the fewest bags so far.
+    Bags of one group (or with one id) go together to the fold with the fewest bags so far.
 
     Parameters
     ----------
     bags : Bags
     folds : int, "auto" or "each"
-        "auto" is 10, or as many as there are bags (groups) if those are fewer; "each" leaves out one bag (group) at a
-        time.
+        "auto" is at most 10; "each" leaves out one bag (group) at a time.
     random_state : int
 
     Examples
@@ -189,7 +185,12 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
     hashed = [unit_hash(key, random_state) for key in keys.tolist()]
     _, unit, sizes = np.unique(np.array(hashed, dtype="S8"), return_inverse=True, return_counts=True)
     n_folds = count_folds(folds, len(sizes), "bags" if bags.groups is None else "groups")
-    return _deal(sizes, n_folds)[unit]
+    fold, filled = np.arange(len(sizes)) % n_folds, np.zeros(n_folds, dtype=np.int64)
+    if sizes.max() > 1:  # the largest unit first, each to the emptiest fold
+        for i in np.argsort(-sizes, kind="stable"):
+            fold[i] = filled.argmin()
+            filled[fold[i]] += sizes[i]
+    return fold[unit]
 
 
 def unit_hash(key, random_state: int) -> bytes:
@@ -199,14 +200,7 @@ def unit_hash(key, random_state: int) -> bytes:
 
 
 def units_of(bags: Bags) -> np.ndarray:
-    """Return the unit (0, 1, ...) of each bag, which folds do not divide: its group, or all bags of its id.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> units_of(bw.from_arrays([np.zeros((2, 1))] * 3, groups=["x", "y", "x"])).tolist()
-    [0, 1, 0]
-    """
+    """Return the unit (0, 1, ...) of each bag, which folds do not divide: its group, or all bags of its id."""
     return numbered(bags.ids if bags.groups is None else bags.groups)
 
 
@@ -216,25 +210,14 @@ def count_units(bags: Bags) -> int:
 
 
 def some_of(chosen, X, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple:
-    """Return the training samples of one fold: bags or rows, targets and optional weights.
-
-    Examples
-    --------
-    >>> some_of([0, 2], np.eye(3), np.array([1.0, 2.0, 3.0]), None)[1:]
-    (array([1., 3.]), None)
-    """
+    """Return the training samples of one fold: bags or rows, targets and optional weights."""
     return X[chosen], y[chosen], None if sample_weight is None else sample_weight[chosen]
 
 
 def row_units(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the unit of each row, which is left out as a whole: equal rows with equal targets are one unit.
 
-    A copy that stays would tell the target of the one left out; so a row of weight two is a row that came twice.
-
-    Examples
-    --------
-    >>> row_units(np.array([[1.0], [2.0], [1.0]]), np.array([0.5, 0.5, 0.5])).tolist()
-    [0, 1, 0]
+    A copy that stays would reveal the target of the one left out. So a row of weight two equals a row that comes twice.
     """
     if len(np.unique(y)) == len(y):
         return np.arange(len(y))
@@ -258,17 +241,6 @@ def count_folds(folds: int | str, n_units: int, noun: str) -> int:
     return int(folds)
 
 
-def _deal(sizes: np.ndarray, n_folds: int) -> np.ndarray:
-    """Return the fold of each unit: the largest first, each to the emptiest fold."""
-    if sizes.max() == 1:
-        return np.arange(len(sizes)) % n_folds
-    fold, filled = np.empty(len(sizes), dtype=np.int64), np.zeros(n_folds, dtype=np.int64)
-    for i in np.argsort(-sizes, kind="stable"):
-        fold[i] = filled.argmin()
-        filled[fold[i]] += sizes[i]
-    return fold
-
-
 def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     """Return the bags with the columns of a declaration, and the declaration."""
     if isinstance(folds, Validation):
@@ -289,77 +261,27 @@ def resolve(bags: Bags, folds: Any) -> tuple[Bags, Validation]:
     return bags, declared if folds == "auto" else replace(declared, folds=folds)
 
 
-def are_pairs(folds) -> bool:
-    """Return whether folds are given as (train, test) pairs of positions."""
-    return isinstance(folds, list | tuple) and len(folds) > 0 and all(isinstance(p, tuple | list) for p in folds)
-
-
-def as_times(values, ids: np.ndarray) -> np.ndarray:
-    """Return one time per bag as float64 or datetime64[us]; raise if one is missing or the types differ."""
-    values = np.asarray(values)
-    if values.shape != ids.shape:
-        raise ValueError(f"time must have one value per bag ({len(ids)}), not shape {values.shape}")
-    missing = absent(values)
-    if missing.any():
-        raise ParameterError("time", f"{name_bags(ids, missing)} no time; give each bag one, or leave such bags out")
-    if values.dtype.kind == "M":
-        return values.astype("datetime64[us]")
-    if values.dtype.kind in "biuf":
-        return values.astype(np.float64)
-    are_numbers = np.array([_is_number(value) for value in values.tolist()])
-    if are_numbers.all():
-        return values.astype(np.float64)
-    if are_numbers.any():
-        odd = (~are_numbers).argmax()
-        raise ParameterTypeError(
-            "time",
-            f"time must be numbers or dates, not both: bag {label(ids[odd])} has {values[odd]!r} among numbers; write "
-            "all times in one way",
-        )
-    times = np.empty(len(values), dtype="datetime64[us]")
-    for i, value in enumerate(values.tolist()):
-        try:
-            times[i] = np.datetime64(value.strip() if isinstance(value, str) else value, "us")
-        except (ValueError, TypeError):
-            raise ParameterError(
-                "time", f"time must be numbers or dates: bag {label(ids[i])} has {value!r}; write dates as 2019-04-23"
-            ) from None
-    return times
-
-
-def _is_number(value) -> bool:
-    """Return whether a time is a number, or text that is one, as a .csv may hold it."""
-    if isinstance(value, str):
-        return re.match(NUMBER, value) is not None
-    return isinstance(value, int | float | np.number)
-
-
 def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
     """Return windows of equal numbers of bags in order of time, each predicted from the bags before it."""
     if bags.time is None:
-        text = " needs a time per bag, and the bags have none; load them with "
-        raise ParameterError("time", Parameter("folds", "forward"), text, Parameter("time"))
+        raise ParameterError(
+            "time", "folds='forward' needs a time per bag, and the bags have none; load them with time="
+        )
     time, distinct = bags.time, np.unique(bags.time)
     if len(distinct) < 2 and inner:
         return Folds(bag_folds(bags, min(AUTO_STEPS, count_units(bags))))
-    most = len(distinct) - 1
+    most = max(1, len(distinct) - 1)
     if isinstance(declared.folds, str):
         number = most if declared.folds == "each" else min(AUTO_STEPS, most)
     else:
         number = min(declared.folds, most) if inner else declared.folds
         if number < 1:
             raise ValueError(f"forward folds must be at least 1, not {number}")
-    if len(distinct) < 2:
+    if len(distinct) < number + 1:
         raise ParameterError(
             "time",
-            f"All bags have the same time, {distinct[0]}; forward folds need at least two distinct times. Name another "
-            "column as time, or take ",
-            Parameter("folds", "random"),
-        )
-    if len(distinct) < number + 1:
-        raise ValueError(
             f"{number} forward folds need at least {number + 1} distinct times, and the bags have {len(distinct)}; "
-            "take fewer folds, a finer time, or folds='random'"
+            "take fewer folds, name another column as time, or take folds='random'",
         )
     starts = _window_starts(time, distinct, number)
     test = np.searchsorted(starts, time, side="right") - 1
@@ -376,10 +298,7 @@ def _forward(bags: Bags, declared: Validation, inner: bool) -> Folds:
                 raise ParameterError(
                     "groups",
                     f"group {label(group)} has bags before and after the cut at {start}; bags of one group must lie on "
-                    "one side of each cut. Leave ",
-                    Parameter("groups"),
-                    " out, choose another number of folds, or take ",
-                    Parameter("folds", "random"),
+                    "one side of each cut. Leave groups= out, choose another number of folds, or take folds='random'",
                 )
             train &= ~spans
         if not train.any():
@@ -412,22 +331,13 @@ def _span(span, time: np.ndarray):
     return np.timedelta64(round(span * 86_400_000_000), "us") if time.dtype.kind == "M" else span
 
 
-def _is_split(labels: np.ndarray | None) -> bool:
-    """Return whether labels are too few for folds: none, one, or a split into train and test."""
-    return labels is None or len(set(labels.tolist())) < 2 or set(map(_text, labels.tolist())) <= TRAIN_TEST
-
-
-def _text(value) -> str:
-    return str(value).strip().lower()
-
-
 def _given(bags: Bags, declared: Validation) -> Folds:
     """Return the folds of a column or of pairs of positions."""
     if are_pairs(declared.given):
         return _given_pairs(len(bags), declared.given)
     if bags.fold is None:
         raise ValueError("folds='given' needs a fold per bag, and the bags have none; load them with fold=")
-    texts = np.array([_text(value) for value in bags.fold.tolist()])
+    texts = _label_texts(bags.fold)
     labels = set(texts.tolist())
     if labels <= TRAIN_TEST:
         if len(labels) < 2:
@@ -442,6 +352,10 @@ def _given(bags: Bags, declared: Validation) -> Folds:
     if len(labels) < 2:
         raise ValueError(f"each bag is in fold {label(bags.fold[0])}; given folds need at least two labels")
     return Folds(numbered(bags.fold))
+
+
+def _label_texts(labels: np.ndarray) -> np.ndarray:
+    return np.array([str(value).strip().lower() for value in labels.tolist()])
 
 
 def _given_pairs(n_bags: int, pairs: Sequence) -> Folds:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
-from collections.abc import Iterable
 from copy import copy
 from decimal import Decimal
 from functools import partial
@@ -29,15 +29,7 @@ NUMBERS = (Real, Decimal, np.bool_)
 
 
 def unbox(values: np.ndarray) -> np.ndarray | None:
-    """Convert objects to float64, with NaN for missing ones; return None if any is no number, or all are missing.
-
-    Examples
-    --------
-    >>> unbox(np.array([1, Decimal("0.5"), None], dtype=object)).tolist()
-    [1.0, 0.5, nan]
-    >>> unbox(np.array([1, "2"], dtype=object)) is None
-    True
-    """
+    """Convert objects to float64, with NaN for missing ones; return None if any is no number, or all are missing."""
     missing = np.array([value is None or type(value).__name__ == "NAType" for value in values.flat], dtype=bool)
     missing = missing.reshape(values.shape)
     if missing.all() or not all(isinstance(value, NUMBERS) for value in values[~missing]):
@@ -55,26 +47,11 @@ def is_null(value) -> bool:
 
 
 class FrameColumns:
-    """The columns of a table as arrays of pyarrow.
+    """The columns of a data frame of any library, or of a dict of arrays, as arrays of pyarrow.
 
-    Columns of a data frame are converted when they are used, without a copy where their library allows it.
+    Columns are converted when they are used, without a copy where their library allows it. With ``decimal=","``, texts
+    that are all numbers with a decimal comma are numbers.
 
-    Parameters
-    ----------
-    frame : data frame of any library, or dict of equally long arrays
-    fill_values : numbers and texts that stand for a missing value
-    decimal : {".", ","}
-        With ",", texts that are all numbers with a decimal comma are numbers.
-
-    Attributes
-    ----------
-    names, n_rows : the columns, and the number of rows
-    origin : positions of these rows in the table that they were selected from, or None
-    of_bags : names of columns that belong to the bags, not to the instances
-    siblings : dict of column -> columns made of the same one, with which it stays
-
-    Examples
-    --------
     >>> FrameColumns({"red": np.array([0.5, -9999.0])}, fill_values=[-9999]).numbers("red")
     array([0.5, nan])
     """
@@ -82,16 +59,16 @@ class FrameColumns:
     def __init__(self, frame, fill_values=(), decimal: str = "."):
         self.fill_values, self.fill_texts = as_fill_values(fill_values)
         self.decimal = decimal
-        self.origin: np.ndarray | None = None
-        self.of_bags: list = []
-        self.siblings: dict = {}
+        self.origin: np.ndarray | None = None  # positions of the rows in the table that they were selected from
+        self.of_bags: list = []  # columns that belong to the bags, not to the instances
+        self.siblings: dict = {}  # column -> columns made of the same one, with which it stays
         self._made: set = set()  # columns computed from others, which hold no fill values
         self._parsed: dict = {}
         if isinstance(frame, dict):
             self._columns, self.n_rows = dict(frame), len(next(iter(frame.values())))
         else:
             frame = as_frame(frame)
-            self._columns = {name: partial(_from_series, frame, name) for name in frame.columns}
+            self._columns = {name: partial(_series_as_arrow, frame, name) for name in frame.columns}
             self.n_rows = len(frame)
 
     @property
@@ -99,10 +76,7 @@ class FrameColumns:
         return list(self._columns)
 
     def with_columns(self, columns: dict, *, of_bags=(), siblings=None, computed: bool = False) -> FrameColumns:
-        """Return a table with further columns: arrays, or functions that return one.
-
-        With ``computed``, they are numbers of single precision that were computed from other columns.
-        """
+        """Return a table with further columns, arrays or functions of one; computed ones have no fill values."""
         table = copy(self)
         table._columns = self._columns | columns
         table._made = self._made | set(columns if computed else ())
@@ -110,20 +84,17 @@ class FrameColumns:
         return table
 
     def rows(self, positions: np.ndarray) -> FrameColumns:
-        """Return the table of some rows."""
         table = copy(self)
         table._columns = {name: partial(self.select, name, positions) for name in self.names}
         table._parsed, table.n_rows, table.origin = {}, len(positions), positions
         return table
 
     def raw(self, name):
-        """Return a column as it is."""
         column = self._columns[name]
         column = column() if callable(column) else column
         return as_arrow(column) if isinstance(column, np.ndarray) else column
 
     def select(self, name, positions: np.ndarray):
-        """Return some rows of a column, as it is."""
         return self.raw(name).take(_arrow().array(positions))
 
     def column(self, name):
@@ -170,13 +141,12 @@ class FrameColumns:
 
 
 def _arrow():
-    """Return pyarrow, which archives of bags are read without."""
-    import pyarrow
+    import pyarrow  # here, because archives of bags are read without it
 
     return pyarrow
 
 
-def _from_series(frame: nw.DataFrame, name):
+def _series_as_arrow(frame: nw.DataFrame, name):
     series = frame.get_column(name)
     column = series.to_native()
     dtype = getattr(column, "dtype", None)
@@ -189,11 +159,6 @@ def as_arrow(values: np.ndarray):
     """Convert an array to pyarrow, without a copy where its type allows it.
 
     Objects of one type keep it; numbers of several types become float64, other objects text.
-
-    Examples
-    --------
-    >>> as_arrow(np.array([1, "a", None], dtype=object)).to_pylist()
-    ['1', 'a', None]
     """
     pa = _arrow()
     if values.dtype.isnative and values.dtype.str[1:] in ("f4", "f8", "i4", "i8"):  # pa.array would import pandas
@@ -214,15 +179,9 @@ def as_arrow(values: np.ndarray):
             return pa.array([list(cell) if isinstance(cell, np.ndarray) else cell for cell in cells])
         except pa.ArrowException:  # lists of different things
             pass
-    types_of_text: dict[str, set] = {}
-    for cell in cells:
-        types_of_text.setdefault(str(cell), set()).add(type(cell))
-    quoted = {text for text, types in types_of_text.items() if len(types) > 1}  # 1 and "1" are two labels
-    texts = [
-        None if cell is None else repr(cell) if isinstance(cell, str) and cell in quoted else str(cell)
-        for cell in cells
-    ]
-    return pa.array(texts, pa.string())
+    quoted = {str(cell) for cell in cells if not isinstance(cell, str)}  # 1 and "1" are two labels
+    texts = [repr(cell) if isinstance(cell, str) and cell in quoted else str(cell) for cell in cells]
+    return pa.array([None if cell is None else text for cell, text in zip(cells, texts, strict=True)], pa.string())
 
 
 def kind_of(dtype) -> str:
@@ -235,6 +194,7 @@ def kind_of(dtype) -> str:
     if _is_number(dtype):
         return "number"
     tests = {
+        "String": lambda dtype: of.is_string(dtype) or of.is_large_string(dtype) or of.is_string_view(dtype),
         "boolean": of.is_boolean,
         "Categorical": of.is_dictionary,
         "Datetime": of.is_timestamp,
@@ -243,8 +203,6 @@ def kind_of(dtype) -> str:
         "Array": of.is_fixed_size_list,
         "Unknown": of.is_null,
     }
-    if of.is_string(dtype) or of.is_large_string(dtype) or of.is_string_view(dtype):
-        return "String"
     return next((name for name, test in tests.items() if test(dtype)), str(dtype).capitalize())
 
 
@@ -260,15 +218,8 @@ def _innermost(dtype):
 
 
 def as_fill_values(fill_values) -> tuple[tuple[float, ...], tuple[str, ...]]:
-    """Return the numbers and the texts that stand for a missing value.
-
-    Examples
-    --------
-    >>> as_fill_values(-9999), as_fill_values([-99, "n/a?"])
-    (((-9999.0,), ()), ((-99.0,), ('n/a?',)))
-    """
-    values = fill_values if isinstance(fill_values, Iterable) and not isinstance(fill_values, str) else [fill_values]
-    values = list(values)
+    """Return the numbers and the texts that stand for a missing value."""
+    values = list(fill_values) if np.iterable(fill_values) and not isinstance(fill_values, str) else [fill_values]
     texts = tuple(value for value in values if isinstance(value, str) and not re.match(NUMBER, value))
     numbers = [value for value in values if value not in texts]
     odd = [value for value in numbers if isinstance(value, bool | np.bool_) or not isinstance(value, Real | np.number)]
@@ -299,19 +250,24 @@ def plain_number(value: float) -> int | float:
 
 
 def refuse_twice(names) -> None:
-    """Refuse columns of which two have one name; one that is unnamed is no column but row numbers."""
+    """Refuse columns of which two have the same name, or none."""
     for name, count in Counter(names).items():
-        if count > 1 and name == "":
-            raise nw.exceptions.DuplicateError(
-                f"{count} columns have no name; name them, or take them out of the table"
-            )
         if count > 1:
-            raise nw.exceptions.DuplicateError(f"two columns have the same name, {name!r}; names must be distinct")
+            no_name = f"{count} columns have no name; name them, or take them out of the table"
+            twice = f"two columns have the same name, {name!r}; names must be distinct"
+            raise nw.exceptions.DuplicateError(no_name if name == "" else twice)
 
 
 def as_list(names) -> list:
     """Return one name or several as a list."""
     return [names] if isinstance(names, str | int) else list(names)
+
+
+def names_files(source) -> bool:
+    """Return whether a source is a path or a list of paths, not a data frame."""
+    if isinstance(source, list | tuple):
+        return all(isinstance(path, str | os.PathLike) for path in source)
+    return isinstance(source, str | os.PathLike)
 
 
 def as_frame(frame) -> nw.DataFrame:
@@ -358,11 +314,7 @@ def to_numpy(column) -> np.ndarray:
 
 
 def _parse_numbers(column, fill_texts: tuple[str, ...], *, comma: bool):
-    """Convert texts to numbers, with null for those that stand for a missing value; return other columns unchanged.
-
-    They are converted if all have a decimal comma (``comma``), or if some are among ``fill_texts`` and the others are
-    numbers.
-    """
+    """Convert texts to numbers if all have a decimal comma, or some are fill texts and the others numbers."""
     import pyarrow.compute as pc
 
     pa = _arrow()
@@ -383,15 +335,7 @@ def _parse_numbers(column, fill_texts: tuple[str, ...], *, comma: bool):
 
 
 def unframe(data, parameter: str) -> tuple:
-    """Return the numbers of a data frame as an array, and its columns; other data unchanged, and None.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> array, names = unframe(pd.DataFrame({"red": [1, 2], "nir": [0.5, 1.5]}), "instances")
-    >>> array.tolist(), names
-    ([[1.0, 0.5], [2.0, 1.5]], ['red', 'nir'])
-    """
+    """Return the numbers of a data frame as an array, and its columns; other data unchanged, and None."""
     if isinstance(data, np.ndarray | list | tuple) or not nw.dependencies.is_into_dataframe(data):
         return data, None
     table = FrameColumns(as_frame(data))
@@ -403,29 +347,8 @@ def unframe(data, parameter: str) -> tuple:
     return as_matrix(table, table.names), table.names
 
 
-def names_of(names, columns, parameter: str):
-    """Return the given names, or else the columns of the data frame; where both are given, they must agree.
-
-    Columns that pandas counts (0, 1, ...) have no names, as scikit-learn has it.
-    """
-    if columns is None or not all(isinstance(name, str) for name in columns):
-        return names
-    if names is not None and [str(name) for name in names] != columns:
-        raise ValueError(
-            f"{parameter} are {', '.join(map(str, list(names)[:5]))}, but the columns of the data frame are "
-            f"{', '.join(columns[:5])}; leave {parameter} out, or rename the columns"
-        )
-    return columns
-
-
 def to_frame(columns: dict) -> Any:
-    """Convert equally long columns to a data frame of pandas or polars; return the dict where neither is installed.
-
-    Examples
-    --------
-    >>> to_frame({"method": ["aggregated"], "rmse": [0.5]})["rmse"].to_list()
-    [0.5]
-    """
+    """Convert equally long columns to a data frame of pandas or polars; return the dict where neither is installed."""
     for library in ("pandas", "polars"):
         if find_spec(library) is not None:
             return import_module(library).DataFrame(columns)
@@ -433,13 +356,6 @@ def to_frame(columns: dict) -> Any:
 
 
 def differences(names: list, expected: list) -> str:
-    """Describe which names are missing and which are new; empty for the same names in any order.
-
-    Examples
-    --------
-    >>> differences(["x", "w"], ["x", "y"]), differences(["y", "x"], ["x", "y"])
-    ('missing: y; new: w', '')
-    """
-    lost, added = set(expected) - set(names), set(names) - set(expected)
-    phrases = {"missing": sorted(map(str, lost)), "new": sorted(map(str, added))}
-    return "; ".join(f"{heading}: {', '.join(listed[:5])}" for heading, listed in phrases.items() if listed)
+    """Describe which names are missing and which are new; empty for the same names in any order."""
+    phrases = {"missing": set(expected) - set(names), "new": set(names) - set(expected)}
+    return "; ".join(f"{heading}: {', '.join(sorted(map(str, of))[:5])}" for heading, of in phrases.items() if of)

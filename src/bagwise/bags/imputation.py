@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags.checks import check_bags, remember_columns
 from bagwise.bags.container import Bags
-from bagwise.bags.segments import segment_median
+from bagwise.bags.segments import chosen_offsets, segment_median
 from bagwise.bags.validation import and_others
 
 SHARE = "share missing"  # the name of the column that holds the share of missing values of an instance
@@ -19,12 +18,8 @@ class Imputation(BaseEstimator):
 
     A missing value of column j in bag i becomes the median of the values that bag i has in that column. A bag without
     any takes the median over training bags of their medians, so that a large bag counts no more than a small one.
-    If training bags had missing values, a last column holds the share of missing values of each instance, because the
-    fact that something is missing may be informative.
-
-    Bags that declare ``missing="impute"`` are imputed by every estimator that is fitted on them (`check_bags`), so
-    this class is only needed as an explicit first step of a pipeline. It learns from its training bags alone, and the
-    imputed values of a new bag do not depend on the other bags in the call.
+    If training bags had missing values, a last column holds the share of missing values of each instance. Estimators
+    impute bags that declare ``missing="impute"`` themselves; this class is an explicit first step of a pipeline.
 
     Parameters
     ----------
@@ -36,7 +31,7 @@ class Imputation(BaseEstimator):
     medians_ : array of shape (n_features,)
         The value for a bag that has none in that column.
     has_share_ : bool
-        Whether the column of shares is added: the training bags had missing values, and ``share`` is True.
+        Whether the column of shares is added.
 
     Examples
     --------
@@ -80,7 +75,6 @@ class Imputation(BaseEstimator):
 
     def transform(self, bags) -> Bags:
         """Return the bags with imputed values, and with the column of shares if there is one."""
-        check_is_fitted(self)
         return self.fill(check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True))
 
     def fill(self, bags: Bags) -> Bags:
@@ -109,8 +103,7 @@ def bag_medians(bags: Bags) -> np.ndarray:
     medians = segment_median(bags.instances, bags.offsets)  # NaN where a single value is missing
     for j in np.flatnonzero(np.isnan(medians).any(axis=0)):
         present = ~np.isnan(bags.instances[:, j])
-        counts = np.add.reduceat(present.astype(np.int64), bags.offsets[:-1])
-        offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
-        if len(offsets) > 1:
-            medians[counts > 0, j] = segment_median(bags.instances[present, j], offsets)
+        offsets, have_values = chosen_offsets(present, bags.offsets)
+        if have_values.any():
+            medians[have_values, j] = segment_median(bags.instances[present, j], offsets)
     return medians

@@ -1,8 +1,6 @@
-"""Reductions over the rows of every bag: sums, means, extremes, quantiles and medians, in one tested place.
+"""Reductions over the rows of every bag: sums, means, extremes, quantiles and medians, weighted by row.
 
-Where ``weights``, one per row, are given, a row counts so much, and one of weight zero does not count at all.
-
-`numpy.ufunc.reduceat` is silently wrong for an empty bag; `Bags` refuses those, so no reduction here meets one.
+A row of weight zero does not count. `numpy.ufunc.reduceat` is silently wrong for an empty bag; `Bags` refuses those.
 """
 
 from __future__ import annotations
@@ -13,9 +11,8 @@ from typing import Literal
 import numpy as np
 
 SEARCHED = 1024  # bags searched at a time: their numbers leave twelve digits
-
-
 WIDE = 8  # columns
+ROUNDING = 1e-9  # of the weight of a bag: equal weights must meet one half in spite of rounding
 
 
 def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -41,19 +38,23 @@ def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
 
 def segment_mean(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
     """Compute the mean of each bag, along the first axis; with weights Σ w v / Σ w."""
-    sizes = np.diff(offsets)
+    column = (-1, *[1] * (values.ndim - 1))
     if weights is not None:
-        share = shares(weights, offsets)
-        return segment_sum(values * share.reshape(-1, *[1] * (values.ndim - 1)), offsets)
-    return segment_sum(values, offsets) / sizes.reshape(-1, *[1] * (values.ndim - 1))
+        return segment_sum(values * shares(weights, offsets).reshape(column), offsets)
+    return segment_sum(values, offsets) / np.diff(offsets).reshape(column)
 
 
 def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Compute running sums within each bag; bags of one size are summed as one array, so bags do not affect others."""
+    """Compute running sums within each bag."""
+    return _within_bags(np.cumsum, values, offsets)
+
+
+def _within_bags(function, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Apply `numpy.cumsum` or `numpy.sort` within each bag: to the bags of each size as one array, a row per bag."""
     out, sizes = np.empty_like(values), np.diff(offsets)
     for size in np.unique(sizes):
         rows = offsets[:-1][sizes == size][:, None] + np.arange(size)
-        out[rows] = np.cumsum(values[rows], axis=1)
+        out[rows] = function(values[rows], axis=1)
     return out
 
 
@@ -62,8 +63,7 @@ def segment_search(
 ) -> np.ndarray:
     """Search each bag for its targets (bags, k) among its rows, which rise from 0 to 1; return row numbers.
 
-    As `numpy.searchsorted`, for some bags at a time: the number of a bag is added to tell the bags apart, and a large
-    one would swallow the last digits.
+    As `numpy.searchsorted`, for some bags at a time, since a large number of a bag would swallow the last digits.
     """
     out, sizes = np.empty(targets.shape, dtype=np.int64), np.diff(offsets)
     for start in range(0, len(sizes), SEARCHED):
@@ -89,25 +89,24 @@ def segment_max(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | N
 def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, weights=None) -> np.ndarray:
     """Compute quantiles of each bag, interpolated linearly as by `numpy.quantile`: (bags, probabilities[, columns]).
 
-    One sort of each column inside its bags (by value, then stably by bag) serves all bags at once. A bag with NaN
-    in a column has NaN for its quantiles.
-
-    With weights the k-th smallest of n values stands at the probability (m_k - m_1) / (m_n - m_1), with m_k = w_1 +
-    ... + w_{k-1} + w_k / 2 the middle of its weight. That is (k - 1) / (n - 1) when all weigh the same. An
-    instance of weight 2 is not quite the same as two, between which nothing is interpolated.
+    A bag with NaN in a column has NaN for its quantiles. With weights the k-th smallest of n values stands at the
+    probability (m_k - m_1) / (m_n - m_1), with m_k = w_1 + ... + w_{k-1} + w_k / 2 the middle of its weight. That is
+    (k - 1) / (n - 1) when all weigh the same.
     """
     probabilities = np.asarray(probabilities, dtype=np.float64)
     if probabilities.ndim != 1 or not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise ValueError("probabilities must be a list of numbers between 0 and 1")
-    values = np.asarray(values, dtype=np.float64)
-    values, offsets, weights = counting(values, offsets, weights)
+    values, offsets, weights = counting(np.asarray(values, dtype=np.float64), offsets, weights)
     flat, n_bags = values.reshape(len(values), -1), len(offsets) - 1
     bag_of_row = np.repeat(np.arange(n_bags), np.diff(offsets))
     out = np.empty((n_bags, len(probabilities), flat.shape[1]))
     for j in range(flat.shape[1]):
-        order = np.lexsort((flat[:, j], bag_of_row))
-        ordered = flat[order, j]
-        below, share = _places(offsets, probabilities, None if weights is None else weights[order])
+        if weights is None:
+            ordered, ordered_weights = _within_bags(np.sort, flat[:, j], offsets), None
+        else:
+            order = np.lexsort((flat[:, j], bag_of_row))
+            ordered, ordered_weights = flat[order, j], weights[order]
+        below, share = _places(offsets, probabilities, ordered_weights)
         above = np.minimum(below + 1, offsets[1:, None] - 1)
         out[:, :, j] = ordered[below] + share * (ordered[above] - ordered[below])
         out[np.isnan(ordered[offsets[1:] - 1]), :, j] = np.nan  # NaN is sorted to the end of its bag
@@ -117,7 +116,7 @@ def segment_quantiles(values: np.ndarray, offsets: np.ndarray, probabilities, we
 def _places(offsets: np.ndarray, probabilities: np.ndarray, weights) -> tuple[np.ndarray, np.ndarray]:
     """Return the row just below each quantile (bags, probabilities), and the fraction of the way to the next row.
 
-    Rows and weights must be sorted within their bags.
+    Weights are sorted as the rows.
     """
     sizes = np.diff(offsets)
     if weights is None:
@@ -139,8 +138,13 @@ def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
     if weights is None or (weights > 0).all():
         return values, offsets, weights
     counts = weights > 0
-    sizes = np.add.reduceat(counts.astype(np.int64), offsets[:-1])
-    return values[counts], np.concatenate([[0], np.cumsum(sizes)]), weights[counts]
+    return values[counts], chosen_offsets(counts, offsets)[0], weights[counts]
+
+
+def chosen_offsets(chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the offsets of the bags of chosen rows, and which bags have any."""
+    sizes = np.add.reduceat(chosen.astype(np.int64), offsets[:-1])
+    return np.concatenate([[0], np.cumsum(sizes[sizes > 0])]), sizes > 0
 
 
 def segment_median(values: np.ndarray, offsets: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -156,10 +160,9 @@ def segment_softmax(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def row_blocks(offsets: np.ndarray, size: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """Walk the rows in blocks of at most ``size``, cutting long bags in two where needed.
+    """Yield rows in blocks of at most ``size``, the bags that a block touches, and its own offsets of these bags.
 
-    Yields the rows of the block, the bags it touches, and the block's own offsets for those bags. Sums over bags
-    add up over blocks: ``total[bags] += segment_sum(f(rows), own_offsets)``.
+    Sums over bags add up over blocks: ``total[bags] += segment_sum(f(rows), own_offsets)``.
     """
     n_rows = int(offsets[-1])
     for start in range(0, n_rows, size):
@@ -169,23 +172,13 @@ def row_blocks(offsets: np.ndarray, size: int) -> Iterator[tuple[slice, slice, n
         yield slice(start, stop), slice(first, last), np.clip(offsets[first : last + 1], start, stop) - start
 
 
-# Of the weight of a bag: equal weights must meet one half in spite of rounding.
-ROUNDING = 1e-9
-
-
 def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Compute the weighted median of each bag; weights sum to one in each bag.
 
     Where exactly half lies on either side it is the midpoint, so with equal weights this is the median.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> values, offsets = np.array([1.0, 3.0, 2.0, 8.0]), np.array([0, 4])
-    >>> segment_weighted_median(values, np.array([0.25, 0.25, 0.25, 0.25]), offsets).tolist()
-    [2.5]
-    >>> segment_weighted_median(values, np.array([0.1, 0.1, 0.2, 0.6]), offsets).tolist()
-    [8.0]
+    >>> segment_weighted_median(np.array([1.0, 3.0, 2.0, 8.0]), np.array([0.1, 0.1, 0.2, 0.6]), np.array([0, 4]))
+    array([8.])
     """
     low, high = _middle(values, weights, offsets)
     return (low + high) / 2
@@ -197,14 +190,8 @@ def segment_median_shares(values: np.ndarray, weights: np.ndarray, offsets: np.n
     Half belongs to the lower middle value, half to the upper. Instances of one value share alike, so that their order
     does not matter. Shares sum to one in each bag, and the median is the sum of share times value.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> equal = np.full(4, 0.25)
-    >>> segment_median_shares(np.array([1.0, 3.0, 2.0, 8.0]), equal, np.array([0, 4])).tolist()
-    [0.0, 0.5, 0.5, 0.0]
-    >>> segment_median_shares(np.array([1.0, 3.0, 3.0, 8.0]), equal, np.array([0, 4])).tolist()
-    [0.0, 0.5, 0.5, 0.0]
+    >>> segment_median_shares(np.array([1.0, 3.0, 2.0, 8.0]), np.full(4, 0.25), np.array([0, 4]))
+    array([0. , 0.5, 0.5, 0. ])
     """
     sizes, shares = np.diff(offsets), np.zeros(len(values))
     for middle in _middle(values, weights, offsets):
@@ -218,13 +205,10 @@ def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tup
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     values, reached = values[order], segment_cumsum(weights[order], offsets)
-
-    def first(past):
-        """Return the first value of each bag whose running weight exceeds a limit; at most the last."""
-        short = segment_sum((reached <= past).astype(np.int64), offsets)
-        return values[offsets[:-1] + np.minimum(short, sizes - 1)]
-
-    return first(0.5 - ROUNDING), first(0.5 + ROUNDING)
+    # the first row of each bag whose running weight exceeds a limit; at most the last
+    short = [segment_sum((reached <= half).astype(np.int64), offsets) for half in (0.5 - ROUNDING, 0.5 + ROUNDING)]
+    low, high = (values[offsets[:-1] + np.minimum(n_rows, sizes - 1)] for n_rows in short)
+    return low, high
 
 
 def pooled(bags, statistic: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bagwise.bags.validation import Message, Parameter, warn_user
+from bagwise.bags.validation import bags_of, numbered, warn_user
 
 SHARED_ROWS = "shared-rows"  # as `groups`: bags that share rows are one group
 NOTABLE = 0.06  # the share of instances (or of bags) from which on a user is warned
@@ -20,29 +20,18 @@ MOST_INDICATORS = 50  # columns of 0 and 1 that are taken together, as levels of
 MOST_COLUMNS = 20  # columns of which the one with the most values decides which rows are sampled
 
 
-def _percent(share: float) -> str:
-    """Format a share of instances: two digits below 10 %, whole numbers above."""
-    return f"{100 * share:.{1 if share < 0.0995 else 0}f} %"
-
-
 @dataclass(frozen=True)
 class SharedRows:
-    """How far bags consist of the same instances.
-
-    ``n_shared`` of ``n_instances`` instances have the same features as an instance of another bag (of another group,
-    if the bags have groups); they occur in ``n_linked`` bags. ``n_copies`` bags hold exactly the instances of another
-    bag. ``sets`` is the connected set of each bag, and ``largest`` the number of bags in the largest. ``by_chance``
-    says that the features have so few distinct values that rows repeat without being copies.
-    """
+    """How far bags (groups, if the bags have some) consist of the same instances."""
 
     n_instances: int
-    n_shared: int
+    n_shared: int  # instances with the same features as an instance of another bag
     n_bags: int
-    n_linked: int
-    n_copies: int
-    largest: int
-    sets: np.ndarray
-    by_chance: bool
+    n_linked: int  # bags that hold such an instance
+    n_copies: int  # bags that hold exactly the instances of another bag
+    largest: int  # number of bags in the largest connected set
+    sets: np.ndarray  # the connected set of each bag
+    by_chance: bool  # whether features have so few distinct values that rows repeat without being copies
 
     @property
     def share(self) -> float:
@@ -53,58 +42,57 @@ class SharedRows:
         """Whether a user should know: more than a few percent of the instances, or of the bags, are repeated."""
         return not self.by_chance and max(self.share, self.n_copies / self.n_bags) > NOTABLE
 
-    def describe(self) -> Message:
-        """Return the figures, and what to do, as one message."""
-        return Message(
-            f"{self.figures()}. Random folds hold out bags whose rows are in training, so held-out scores are too "
-            "good. ",
-            self.advice(),
-        )
+    def describe(self) -> str:
+        """Return the figures, and what to do."""
+        held_out = "Random folds hold out bags whose rows are in training, so held-out scores are too good"
+        return f"{self.figures()}. {held_out}. {self.advice()}"
 
     def figures(self) -> str:
         copies = f"; {self.n_copies:,} bags are exact copies of another bag" if self.n_copies else ""
+        percent = f"{100 * self.share:.{1 if self.share < 0.0995 else 0}f} %"
         return (
-            f"{_percent(self.share)} of the instances ({self.n_shared:,} of {self.n_instances:,}) have the same "
+            f"{percent} of the instances ({self.n_shared:,} of {self.n_instances:,}) have the same "
             f"features as an instance of another bag{copies}. Bags that share rows form connected sets; the largest "
             f"holds {self.largest:,} of {self.n_bags:,} bags"
         )
 
-    def advice(self) -> Message:
+    def advice(self) -> str:
         if self.largest > GIANT * self.n_bags:
-            return Message(
+            return (
                 f"Groups of bags that share rows do not help here: one connected set holds {self.largest:,} of "
                 f"{self.n_bags:,} bags. Leave repeated rows out, or give evaluate a column of folds that keep "
                 "similar bags together"
             )
-        return Message("Keep such bags together with ", Parameter("groups", SHARED_ROWS))
+        return f"Keep such bags together with groups={SHARED_ROWS!r}"
 
 
 def find_shared_rows(bags) -> SharedRows:
-    """Count the instances that occur in several bags (groups), and find the sets of bags that they connect.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> rows = np.random.default_rng(0).normal(size=(6, 3))
-    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:], rows[5:]])
-    >>> shared = find_shared_rows(bags)
-    >>> shared.n_shared, shared.largest, shared.n_copies, shared.sets.tolist()
-    (4, 2, 2, [0, 0, 1, 1])
-    """
+    """Count the instances that occur in several bags (groups), and find the sets of bags that they connect."""
     unit = np.arange(len(bags)) if bags.groups is None else numbered(bags.groups)
     hashes = row_hashes(bags.instances)
     shared, row, unit_of_row = _shared(hashes, np.repeat(unit, bags.sizes))
-    linked = np.logical_or.reduceat(shared, bags.offsets[:-1])
-    sets = _connected(unit, row, unit_of_row)
+    linked = bags_of(shared, bags.offsets)
+    sets, n_copies, n_units = unit, 0, int(unit.max()) + 1
+    if len(row):
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        first = np.empty(row.max() + 1, dtype=np.int64)
+        first[row] = unit_of_row
+        graph = coo_array((np.ones(len(row), dtype=bool), (first[row], unit_of_row)), shape=(n_units, n_units))
+        sets = connected_components(graph, directed=False)[1][unit].astype(np.int64)
+        mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+        contents = np.add.reduceat(mixed ^ (mixed >> np.uint64(32)), bags.offsets[:-1])  # in any order
+        n_copies = int(np.count_nonzero(_shared(contents + bags.sizes.astype(np.uint64), unit)[0]))
     return SharedRows(
         n_instances=bags.n_instances,
         n_shared=int(np.count_nonzero(shared)),
         n_bags=len(bags),
         n_linked=int(np.count_nonzero(linked)),
-        n_copies=_count_copies(hashes, bags, unit) if linked.any() else 0,
+        n_copies=n_copies,
         largest=int(np.bincount(sets).max()),
         sets=sets,
-        by_chance=bool(linked.any()) and _repeat_by_chance(bags.instances, shared, row, unit_of_row, len(unit)),
+        by_chance=len(row) > 0 and _repeat_by_chance(bags.instances, shared, row, unit_of_row, len(unit)),
     )
 
 
@@ -129,16 +117,7 @@ def shares_rows(bags) -> SharedRows | None:
 
 
 def shared_row_groups(bags) -> np.ndarray:
-    """Return a group per bag, the same for bags connected by shared rows: the first id of the set in sorted order.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> rows = np.random.default_rng(0).normal(size=(9, 3))
-    >>> bags = bw.from_arrays([rows[:3], rows[2:5], rows[5:7], rows[7:]], ids=["b", "a", "c", "d"])
-    >>> shared_row_groups(bags).tolist()
-    ['a', 'a', 'c', 'd']
-    """
+    """Return a group per bag, the same for bags connected by shared rows: the first id of the set in sorted order."""
     shared = find_shared_rows(bags._with(groups=None))
     order = sorted(range(len(bags)), key=lambda i: str(bags.ids[i]), reverse=True)
     first = np.empty(len(bags), dtype=np.int64)
@@ -159,14 +138,7 @@ def warn_of_shared_rows(bags) -> None:
 
 
 def check_separation(bags, fold: np.ndarray):
-    """Warn if folds separate bags that share rows, and return the bags marked so that this is said once.
-
-    Parameters
-    ----------
-    bags : Bags
-    fold : array (bags,) or (repeats, bags)
-        The fold of each bag.
-    """
+    """Warn if folds, (bags,) or (repeats, bags), separate bags that share rows; return the bags marked as checked."""
     if bags.folds_checked:
         return bags
     shared = shares_rows(bags)
@@ -177,11 +149,10 @@ def check_separation(bags, fold: np.ndarray):
         unit = np.unique(fold_of_bag, return_inverse=True)[1]
         share = np.count_nonzero(_shared(hashes, np.repeat(unit, bags.sizes))[0]) / bags.n_instances
         if share > NOTABLE:
-            text = (
+            warn_user(
                 f"The folds separate bags that share rows: {100 * share:.2g} % of the instances also occur in a bag of "
-                "another fold, so held-out scores are too good. "
+                f"another fold, so held-out scores are too good. {shared.advice()}"
             )
-            warn_user(Message(text, shared.advice()))
             break
     return bags._with(folds_checked=True)
 
@@ -200,48 +171,20 @@ def row_hashes(instances: np.ndarray) -> np.ndarray:
     return out
 
 
-def numbered(labels) -> np.ndarray:
-    """Return the number of each label among the distinct ones."""
-    labels = np.asarray(labels)
-    return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1]
-
-
 def _shared(hashes: np.ndarray, unit_of_row: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mark the rows that occur in several units, and number them: equal rows have one number; with their units."""
     ordered = np.sort(hashes)
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     shared = np.zeros(len(hashes), dtype=bool)
-    if len(repeated) == 0:
-        return shared, np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     rows = np.flatnonzero(np.isin(hashes, repeated))
-    code, units = np.unique(hashes[rows], return_inverse=True)[1], unit_of_row[rows]
-    low, high = np.full(code.max() + 1, units.max() + 1), np.full(code.max() + 1, -1)
+    distinct, code = np.unique(hashes[rows], return_inverse=True)
+    units = unit_of_row[rows]
+    low, high = np.full(len(distinct), len(hashes)), np.full(len(distinct), -1)
     np.minimum.at(low, code, units)
     np.maximum.at(high, code, units)
     several = (low < high)[code]
     shared[rows[several]] = True
     return shared, code[several], units[several]
-
-
-def _connected(unit: np.ndarray, row: np.ndarray, unit_of_row: np.ndarray) -> np.ndarray:
-    """Return the connected set of each bag, whose units are linked by the rows that they share."""
-    if len(row) == 0:
-        return np.unique(unit, return_inverse=True)[1]
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    first = np.empty(row.max() + 1, dtype=np.int64)
-    first[row] = unit_of_row
-    n = int(unit.max()) + 1
-    graph = coo_array((np.ones(len(row), dtype=bool), (first[row], unit_of_row)), shape=(n, n))
-    return connected_components(graph, directed=False)[1][unit].astype(np.int64)
-
-
-def _count_copies(hashes: np.ndarray, bags, unit: np.ndarray) -> int:
-    """Count the bags that hold the same instances as a bag of another unit, in any order."""
-    mixed = (hashes ^ (hashes >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-    contents = np.add.reduceat(mixed ^ (mixed >> np.uint64(32)), bags.offsets[:-1])
-    return int(np.count_nonzero(_shared(contents + bags.sizes.astype(np.uint64), unit)[0]))
 
 
 def _repeat_by_chance(instances, shared, row, unit_of_row, n_units: int) -> bool:

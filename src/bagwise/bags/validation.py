@@ -1,72 +1,37 @@
-"""Checks of the parts of a `Bags`. Each error names the first offending bag and says what to do."""
+"""Messages of errors and warnings, checks of the parts of a `Bags`, and alignment by bag id.
+
+Each error names the first offending bag and says what to do.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from collections.abc import Iterable
 from datetime import date
-from typing import NamedTuple
 from unicodedata import normalize
 
 import numpy as np
 
-from bagwise.bags.frames import NUMBERS, names_of, unbox, unframe
-
-
-class Parameter(NamedTuple):
-    """A parameter named in a message, with the value to pass, if any."""
-
-    name: str
-    value: object = None
-
-    def __str__(self) -> str:
-        return f"{self.name}=" if self.value is None else f"{self.name}={self.value!r}"
-
-
-class Message(str):
-    """A message that names parameters in Python form; its ``parts`` let the command line write them as options.
-
-    Examples
-    --------
-    >>> message = Message("drop them with ", Parameter("missing", "drop-instances"))
-    >>> message
-    "drop them with missing='drop-instances'"
-    >>> ("load: " + message).parts
-    ('load: ', 'drop them with ', Parameter(name='missing', value='drop-instances'))
-    """
-
-    parts: tuple[str | Parameter, ...]
-
-    def __new__(cls, *parts):
-        parts = tuple(item for part in parts for item in (part.parts if isinstance(part, Message) else (part,)))
-        message = super().__new__(cls, "".join(map(str, parts)))
-        message.parts = parts
-        return message
-
-    def __add__(self, other) -> Message:
-        return Message(self, other)
-
-    def __radd__(self, other) -> Message:
-        return Message(other, self)
-
-    def join(self, messages) -> Message:
-        """Return several messages as one, with this one between them."""
-        return Message(*[part for message in messages for part in (self, message)][1:])
+from bagwise.bags.frames import NUMBER, is_null, unbox, unframe
 
 
 class ParameterError(ValueError):
-    """A parameter has an invalid value. ``parameter`` is its name; the message may name other parameters."""
+    """A parameter has an invalid value. ``parameter`` is its name; the message may name other parameters.
 
-    def __init__(self, parameter: str, *parts):
-        super().__init__(parameter, Message(*parts))
+    Messages name parameters in Python form, ``missing='impute'``, which commands write as options.
+    """
+
+    def __init__(self, parameter: str, message: str):
+        super().__init__(parameter, message)
 
     @property
     def parameter(self) -> str:
         return self.args[0]
 
     def __str__(self) -> str:
-        return str(self.args[1])
+        return self.args[1]
 
 
 class ParameterTypeError(ParameterError, TypeError):
@@ -82,14 +47,7 @@ def warn_user(message: str) -> None:
 
 
 def name_bags(ids: np.ndarray, marked: np.ndarray) -> str:
-    """Return the subject of a sentence about the marked bags, with its verb.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> name_bags(np.array(["A1", "B17", "C2"], dtype=object), np.array([False, True, True]))
-    "bag 'B17' (and 1 other) has"
-    """
+    """Return the subject and verb of a sentence about the marked bags, such as "bag 'B17' (and 1 other) has"."""
     positions = np.flatnonzero(marked)
     return f"bag {label(ids[positions[0]])}{and_others(len(positions) - 1)} has"
 
@@ -107,14 +65,49 @@ def label(bag) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """Format a number and its noun.
-
-    Examples
-    --------
-    >>> counted(1, "bag"), counted(1200, "bag")
-    ('1 bag', '1,200 bags')
-    """
+    """Format a number and its noun, such as "1,200 bags"."""
     return f"{n:,} {noun}" + ("" if n == 1 else "s")
+
+
+def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """Return whether each bag has a marked row."""
+    return np.logical_or.reduceat(rows, offsets[:-1])
+
+
+def refuse_bags(marked: np.ndarray, ids: np.ndarray, reason: str) -> None:
+    """Raise an error if bags are marked: the phrase of `name_bags`, and the reason."""
+    if marked.any():
+        raise ValueError(f"{name_bags(ids, marked)} {reason}")
+
+
+def name_values(marked: np.ndarray, offsets: np.ndarray, ids: np.ndarray, names) -> tuple[str, str]:
+    """Return the phrase of `name_bags` for marked values, and one such as " in column 'red'" if columns have names."""
+    rows = np.logical_or.reduce(marked, axis=1)
+    subject = name_bags(ids, bags_of(rows, offsets))
+    if names is None:
+        return subject, ""
+    first = int(marked[rows.argmax()].argmax())
+    return subject, f" in column {names[first]!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
+
+
+def one_of(value, options, parameter: str) -> None:
+    """Refuse a value of a parameter that is none of its options."""
+    if value not in options:
+        *first, last = map(repr, options)
+        raise ParameterError(parameter, f"{parameter} must be {', '.join(first)} or {last}, not {value!r}")
+
+
+def check_options(estimator, **options) -> None:
+    """Refuse a parameter of the estimator that is none of its options: ``rule=("best", "one-se")``."""
+    for name, values in options.items():
+        one_of(getattr(estimator, name), values, name)
+
+
+def whole_number(value, parameter: str, *, least: int = 1) -> None:
+    """Refuse a value that is no whole number, or a smaller one than the least allowed."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        allowed = "above zero" if least == 1 else f"of at least {least}"
+        raise ValueError(f"{parameter} must be a whole number {allowed}, not {value!r}")
 
 
 # Squares of larger numbers, or their sums, may overflow.
@@ -130,10 +123,7 @@ def float_dtype(dtypes: Iterable) -> np.dtype:
 
 
 def unmask(array) -> np.ndarray:
-    """Convert to a plain array, with NaN for masked values, which `np.asarray` would return as data.
-
-    Objects that are numbers become numbers.
-    """
+    """Convert to a plain array, with NaN for masked values and numbers for objects that are numbers."""
     if isinstance(array, np.ma.MaskedArray) and array.dtype.kind in "fiub":
         array = np.ma.filled(array.astype(float_dtype([array.dtype])), np.nan)
     elif isinstance(array, np.ma.MaskedArray) and array.dtype == object:
@@ -143,9 +133,17 @@ def unmask(array) -> np.ndarray:
     return array if numbers is None else numbers
 
 
+def as_numbers(values, parameter: str) -> np.ndarray:
+    """Convert to a plain array of numbers or booleans, with NaN for missing values."""
+    array = unmask(values)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{parameter} must be numbers, not {array.dtype}; encode text and dates first")
+    return array
+
+
 def as_instances(instances) -> np.ndarray:
     """Convert to a C-ordered table of float64 or float32 with at least one row and one column."""
-    array = unmask(instances)
+    array = as_numbers(instances, "instances")
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2:
@@ -153,14 +151,10 @@ def as_instances(instances) -> np.ndarray:
             f"instances must be a table of (instances, features), not an array of {array.ndim} dimensions; "
             "for a padded 3-D array use bagwise.from_padded(array, sizes)"
         )
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"instances must be numbers, not {array.dtype}; encode text and dates first")
     if array.dtype not in FLOATS:
         array = array.astype(float_dtype([array.dtype]))
-    if array.shape[0] == 0:
-        raise ValueError("there are no instances (zero rows)")
-    if array.shape[1] == 0:
-        raise ValueError("instances have no features (zero columns)")
+    if 0 in array.shape:
+        raise ValueError(f"there must be at least one instance and one feature, not a table of shape {array.shape}")
     return np.ascontiguousarray(array)
 
 
@@ -170,28 +164,13 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
     if offsets.ndim != 1 or offsets.size < 2 or offsets.dtype.kind not in "iu":
         raise ValueError("offsets must be a list of at least two integers: where each bag starts, then the end")
     offsets = offsets.astype(np.int64)
-    if offsets[0] != 0 or offsets[-1] != n_instances:
+    falls = bool((np.diff(offsets) < 0).any())
+    if offsets[0] != 0 or offsets[-1] != n_instances or falls:
         raise ValueError(
-            f"offsets must rise from 0 to the number of instances ({n_instances}); "
-            f"these go from {offsets[0]} to {offsets[-1]}"
+            f"offsets must rise from 0 to the number of instances ({n_instances}); these go from {offsets[0]} to "
+            f"{offsets[-1]}{', and fall in between' * falls}"
         )
-    falls = np.flatnonzero(np.diff(offsets) < 0)
-    if len(falls):
-        before, after = offsets[falls[0] : falls[0] + 2]
-        raise ValueError(f"offsets must rise from 0 to {n_instances}; these fall from {before} to {after}")
     return offsets
-
-
-def as_labels(values, n_bags: int, parameter: str) -> np.ndarray:
-    """Return one identifier or group label per bag; text as Python strings, masked values as missing."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
-    array = one_per_bag(values, n_bags, parameter)
-    if array.ndim != 1:
-        raise ValueError(f"{parameter} must be one value per bag, not an array of shape {array.shape}")
-    if array.dtype == np.dtype("datetime64[ns]") and (array == array.astype("datetime64[us]")).all():
-        array = array.astype("datetime64[us]")  # tolist() turns nanoseconds, the unit of pandas 2, into integers
-    return array.copy()  # so that a later write by the caller cannot create duplicate ids
 
 
 def one_per_bag(values, n_bags: int, parameter: str) -> np.ndarray:
@@ -206,17 +185,22 @@ def one_per_bag(values, n_bags: int, parameter: str) -> np.ndarray:
     return array
 
 
-def as_feature_names(names, n_features: int) -> tuple[str, ...] | None:
-    """Return one distinct string per column, or None."""
-    if names is None:
-        return None
-    names = tuple(str(name) for name in names)
-    if len(names) != n_features:
-        raise ValueError(f"{len(names)} feature names for {n_features} columns; give one per column")
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"feature name {twice!r} appears twice; names must be distinct")
-    return names
+def as_labels(values, n_bags: int, parameter: str) -> np.ndarray:
+    """Return one identifier or group label per bag; text as Python strings, masked values as missing."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        values = np.where(np.ma.getmaskarray(values), None, values.data.astype(object))  # type: ignore[call-overload]
+    array = one_per_bag(values, n_bags, parameter)
+    if array.ndim != 1:
+        raise ValueError(f"{parameter} must be one value per bag, not an array of shape {array.shape}")
+    if array.dtype == np.dtype("datetime64[ns]") and (array == array.astype("datetime64[us]")).all():
+        array = array.astype("datetime64[us]")  # tolist() turns nanoseconds, the unit of pandas 2, into integers
+    return array.copy()  # so that a later write by the caller cannot create duplicate ids
+
+
+def numbered(labels) -> np.ndarray:
+    """Return the number of each label among the distinct ones."""
+    labels = np.asarray(labels)
+    return np.unique(labels.astype(str) if labels.dtype == object else labels, return_inverse=True)[1]
 
 
 def absent(values: np.ndarray) -> np.ndarray:
@@ -225,18 +209,11 @@ def absent(values: np.ndarray) -> np.ndarray:
         return values == ""
     if values.dtype.kind != "O":
         return values != values
-    return np.array([_is_absent(value) for value in values], dtype=bool)
-
-
-def refuse_empty(sizes: np.ndarray, ids: np.ndarray) -> None:
-    if (sizes == 0).any():
-        raise ValueError(
-            f"{name_bags(ids, sizes == 0)} no instances; every bag needs at least one: "
-            "leave the empty ones out, with their targets"
-        )
+    return np.array([is_null(value) or value == "" for value in values], dtype=bool)
 
 
 def refuse_repeated(ids: np.ndarray) -> None:
+    """Refuse ids that are missing or appear twice."""
     if ids.dtype.kind in "iuM" and (ids[1:] > ids[:-1]).all():
         return
     unknown = absent(ids)
@@ -252,81 +229,108 @@ def refuse_repeated(ids: np.ndarray) -> None:
 def as_groups(groups, ids: np.ndarray) -> np.ndarray:
     """Return one group label per bag, none missing."""
     groups = as_labels(aligned(groups, ids, "groups"), len(ids), "groups")
-    unknown = absent(groups)
-    if unknown.any():
-        raise ValueError(f"{name_bags(ids, unknown)} no group; give every bag one, or leave groups out")
+    refuse_bags(absent(groups), ids, "no group; give every bag one, or leave groups out")
     return groups
 
 
+def as_times(values, ids: np.ndarray) -> np.ndarray:
+    """Return one time per bag as float64 or datetime64[us]; text may be a number or an ISO date."""
+    values = as_labels(values, len(ids), "time")
+    missing = absent(values)
+    if missing.any():
+        raise ParameterError("time", f"{name_bags(ids, missing)} no time; give each bag one, or leave such bags out")
+    if values.dtype.kind in "Mbiuf":
+        return values.astype("datetime64[us]" if values.dtype.kind == "M" else np.float64)
+    times: list = []
+    for bag, value in zip(ids, values, strict=True):
+        is_number = re.match(NUMBER, value) if isinstance(value, str) else isinstance(value, int | float | np.number)
+        try:
+            times.append(
+                float(value) if is_number else np.datetime64(value.strip() if isinstance(value, str) else value, "us")
+            )
+        except (ValueError, TypeError):
+            raise ParameterError(
+                "time", f"time must be numbers or dates: bag {label(bag)} has {value!r}; write dates as 2019-04-23"
+            ) from None
+        if type(times[-1]) is not type(times[0]):
+            raise ParameterTypeError(
+                "time",
+                f"time must be numbers or dates, not both: bag {label(bag)} has {value!r}; write all times in one way",
+            )
+    return np.array(times)
+
+
+def are_pairs(folds) -> bool:
+    """Return whether folds are given as (train, test) pairs of positions."""
+    return isinstance(folds, list | tuple) and len(folds) > 0 and all(isinstance(p, tuple | list) for p in folds)
+
+
+def as_names(names, columns, n_features: int, parameter: str = "feature_names") -> tuple[str, ...] | None:
+    """Return one distinct string per column: the given ones, or else the names of a data frame's columns; or None.
+
+    Columns that pandas counts (0, 1, ...) have no names, as scikit-learn has it.
+    """
+    if columns is not None and all(isinstance(name, str) for name in columns):
+        if names is not None and [str(name) for name in names] != columns:
+            raise ValueError(
+                f"{parameter} are {', '.join(map(str, list(names)[:5]))}, but the columns of the data frame are "
+                f"{', '.join(columns[:5])}; leave {parameter} out, or rename the columns"
+            )
+        names = columns
+    if names is None:
+        return None
+    names = tuple(str(name) for name in names)
+    if len(names) != n_features:
+        raise ValueError(f"{len(names)} feature names for {n_features} columns; give one per column")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"feature name {twice!r} appears twice; names must be distinct")
+    return names
+
+
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str, names=None) -> bool:
-    """Raise an error for infinite values, values too large to square, and NaN if ``missing`` is "refuse"; else True."""
-    infinite = np.isinf(instances).any(axis=1)
+    """Return whether values are missing; refuse that if ``missing`` is "refuse", and infinite and too large values."""
+    largest = FLOATS[instances.dtype]
+    if instances.min() >= -largest and instances.max() <= largest:
+        return False
+    infinite = np.isinf(instances)
     if infinite.any():
+        subject, where = name_values(infinite, offsets, ids, names)
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, bags_of(infinite, offsets))} infinite feature values"
-            f"{in_column(np.isinf(instances), names)}; clip them, or leave those instances out, which load does with ",
-            Parameter("missing", "drop-instances"),
+            f"{subject} infinite feature values{where}; clip them, or leave those instances out, which load does with "
+            "missing='drop-instances'",
         )
-    large = np.abs(instances) > FLOATS[instances.dtype]
+    large = np.abs(instances) > largest
     if large.any():
+        subject, where = name_values(large, offsets, ids, names)
         raise ValueError(
-            f"{name_bags(ids, bags_of(large.any(axis=1), offsets))} feature values beyond {LARGEST:g}"
-            f"{in_column(large, names)}, whose squares are infinite; rescale the feature, or look for a fill value"
+            f"{subject} feature values beyond {LARGEST:g}{where}, whose squares are infinite; rescale the feature, or "
+            "look for a fill value"
         )
     if missing == "refuse":
-        unknown = bags_of(np.isnan(instances).any(axis=1), offsets)
+        subject, where = name_values(np.isnan(instances), offsets, ids, names)
         raise ParameterError(
             "missing",
-            f"{name_bags(ids, unknown)} missing feature values (NaN){in_column(np.isnan(instances), names)}; leave "
-            "those instances out, which load does with ",
-            Parameter("missing", "drop-instances"),
-            ", or keep them with ",
-            Parameter("missing", "impute"),
-            " for a method that fills them in",
+            f"{subject} missing feature values (NaN){where}; leave those instances out, which load does with "
+            "missing='drop-instances', or keep them with missing='impute' for a method that fills them in",
         )
     return True
-
-
-def in_column(marked: np.ndarray, names) -> str:
-    """Return a phrase that names the column of the first marked value; empty if columns have no names."""
-    if names is None:
-        return ""
-    first = int(marked[marked.any(axis=1).argmax()].argmax())
-    return f" in column {names[first]!r}{and_others(int(np.count_nonzero(marked.any(axis=0))) - 1)}"
-
-
-def bags_of(rows: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Return whether each bag has a marked row."""
-    return np.logical_or.reduceat(rows, offsets[:-1])
-
-
-def _is_absent(value) -> bool:
-    same = value == value  # False for NaN and NaT; neither true nor false for pandas' NA
-    return value is None or not isinstance(same, bool | np.bool_) or not same or value == ""
 
 
 def as_weights(weights, offsets: np.ndarray, ids: np.ndarray) -> np.ndarray | None:
     """Return one finite, non-negative weight per instance, at least one per bag above zero; or None."""
     if weights is None:
         return None
-    array = unmask(weights)
+    array = as_numbers(weights, "weights").astype(np.float64)
     if array.shape != (offsets[-1],):
         raise ValueError(f"weights must have one entry per instance ({offsets[-1]}), not shape {array.shape}")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"weights must be numbers, not {array.dtype}")
-    array = array.astype(np.float64)
-    wrong = ~(np.isfinite(array) & (array >= 0))
-    if wrong.any():
-        raise ValueError(
-            f"{name_bags(ids, bags_of(wrong, offsets))} an instance weight that is negative, missing or infinite; "
-            "weights must be zero or positive"
-        )
+    wrong = bags_of(~(np.isfinite(array) & (array >= 0)), offsets)
+    refuse_bags(
+        wrong, ids, "an instance weight that is negative, missing or infinite; weights must be zero or positive"
+    )
     empty = ~bags_of(array > 0, offsets)
-    if empty.any():
-        raise ValueError(
-            f"{name_bags(ids, empty)} no instance of weight above zero; every bag needs one: leave such bags out"
-        )
+    refuse_bags(empty, ids, "no instance of weight above zero; every bag needs one: leave such bags out")
     return array
 
 
@@ -337,17 +341,13 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
             raise ValueError("covariate_names without covariates; give both")
         return None, None
     values, columns = unframe(aligned(values, ids, "covariates"), "covariates")
-    array = one_per_bag(unmask(values), len(ids), "covariates")
+    array = one_per_bag(as_numbers(values, "covariates"), len(ids), "covariates").astype(np.float64)
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"covariates must be a table of (bags, covariates), not an array of shape {array.shape}")
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"covariates must be numbers, not {array.dtype}")
-    array = array.astype(np.float64)
-    unknown = ~np.isfinite(array).all(axis=1)
-    if unknown.any():
-        raise ValueError(f"{name_bags(ids, unknown)} a missing or infinite covariate; fill it in, or leave the bag out")
-    names = as_feature_names(names_of(names, columns, "covariate_names"), array.shape[1])
+    unknown = np.logical_or.reduce(~np.isfinite(array), axis=1)
+    refuse_bags(unknown, ids, "a missing or infinite covariate; fill it in, or leave the bag out")
+    names = as_names(names, columns, array.shape[1], "covariate_names")
     both = set(names or ()) & set(feature_names or ())
     if both:
         raise ValueError(
@@ -356,56 +356,36 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     return array, names
 
 
-def as_bag_weights(sample_weight, n_bags: int) -> np.ndarray:
-    """Return one number per bag, as float64."""
-    weights = unmask(sample_weight)
-    if weights.ndim == 0 or weights.dtype.kind not in "fiub":
-        invalid = next((value for value in weights.flat if not isinstance(value, NUMBERS)), None)
-        received = repr(sample_weight) if weights.ndim == 0 else f"{weights.dtype} such as {label(invalid)}"
-        raise TypeError(f"sample_weight must be numbers, one per bag ({n_bags}), not {received}")
-    if weights.shape != (n_bags,):
-        raise ValueError(f"sample_weight must have one entry per bag ({n_bags}), not shape {weights.shape}")
-    return weights.astype(np.float64)
-
-
-def id_keys(*several) -> list[list]:
-    """Return the ids of several tables in one form, in which the ids of one bag are equal.
-
-    7.0 becomes 7, dates get one unit, text gets its composed form (NFC), and if one table has numbers and another text,
-    numbers become text. The ids of a table stay unchanged if two of them would become equal.
-
-    Examples
-    --------
-    >>> id_keys(np.array([0.0, 1.0]), np.array([0, 1])), id_keys(["7"], [7])
-    ([[0, 1], [0, 1]], [['7'], ['7']])
-    """
-    keys = [_distinct_keys(ids, _id_key) for ids in several]
-    are_numbers = [all(isinstance(key, int | float) for key in column) for column in keys]
-    if any(are_numbers) and not all(are_numbers):
-        return [_distinct_keys(column, str) for column in keys]
-    return keys
+# Alignment by bag id --------------------------------------------------------------------------------------------------
 
 
 def match_ids(ids, other_ids) -> np.ndarray:
-    """Return the position of each id among other ids, by the rule of `id_keys`; -1 for none.
+    """Return the position of each id among other ids; -1 for none.
 
-    Examples
-    --------
-    >>> match_ids([7.0, 8], [8, 7]).tolist()
-    [1, 0]
+    7.0 matches 7, dates match in any unit, text in its composed form (NFC), and numbers match text if one side has
+    numbers and the other text. Ids of one side that such a conversion would make equal are not converted.
+
+    >>> match_ids([7.0, 8], [8, 7]).tolist(), match_ids(["7"], [7]).tolist()
+    ([1, 0], [0])
     """
-    keys, other_keys = id_keys(ids, other_ids)
+    keys, other_keys = _distinct_keys(ids, _id_key), _distinct_keys(other_ids, _id_key)
+    if _are_numbers(keys) != _are_numbers(other_keys):
+        keys, other_keys = _distinct_keys(keys, str), _distinct_keys(other_keys, str)
     place = {key: k for k, key in enumerate(other_keys)}
     return np.array([place.get(key, -1) for key in keys], dtype=np.int64)
 
 
-def _distinct_keys(ids, form) -> list:
-    """Return the ids converted by ``form``, or unchanged if two of them would become equal."""
+def _are_numbers(keys: list) -> bool:
+    return all(isinstance(key, int | float) for key in keys)
+
+
+def _distinct_keys(ids, convert) -> list:
+    """Return the converted ids, or unchanged ones if two of them would become equal."""
     dtype = getattr(ids, "dtype", None)
     plain = list(ids) if dtype is None or dtype.kind == "M" else ids.tolist()
-    if dtype is not None and dtype.kind in "iu" and form is _id_key:
+    if dtype is not None and dtype.kind in "iu":
         return plain
-    keys = [form(bag) for bag in plain]
+    keys = [convert(bag) for bag in plain]
     return keys if len(set(keys)) == len(set(plain)) else plain
 
 
@@ -420,16 +400,9 @@ def _id_key(bag):
 
 
 def aligned(values, bags, parameter: str = "y"):
-    """Return a pandas Series or data frame in the order of the bags, by the ids in its index; other data as they are.
+    """Return a pandas Series or data frame in the order of the bags (or ids), by its index; other data as they are.
 
     The order stays as it is if the index is the default one (0, 1, 2, ...) and does not hold the ids.
-
-    Parameters
-    ----------
-    values : Series, data frame, or anything else, which is returned unchanged
-    bags : Bags, or their ids
-    parameter : str
-        The name of the argument, for messages.
     """
     index = getattr(values, "index", None)
     if index is None or callable(index) or not hasattr(values, "iloc"):  # a list has a method of that name
@@ -441,24 +414,20 @@ def aligned(values, bags, parameter: str = "y"):
     if in_order and (at < 0).any():
         return values
     way = f"index it by the ids of the bags, or pass {parameter}.to_numpy() in the order of the bags"
+    error = None
     if (at < 0).all():
-        raise ParameterError(
-            parameter,
-            f"The index of {parameter} contains no bag id: it has {label(labels[0]) if len(labels) else 'no label'}"
-            f", and the ids are such as {label(ids[0])}. {way[0].upper()}{way[1:]}",
+        received = label(labels[0]) if len(labels) else "no label"
+        error = f"contains no bag id: it has {received}, and the ids are such as {label(ids[0])}; {way}"
+    elif (at < 0).any():
+        matched = f"{np.count_nonzero(at >= 0):,} of {len(ids):,} bags"
+        error = (
+            f"holds the ids of {matched}, but not {label(ids[(at < 0).argmax()])}. Give every bag a value, and {way}"
         )
-    if (at < 0).any():
-        raise ParameterError(
-            parameter,
-            f"The index of {parameter} holds the ids of {np.count_nonzero(at >= 0):,} of {len(ids):,} bags, but not "
-            f"{label(ids[(at < 0).argmax()])}. Give every bag a value, and {way}",
-        )
-    if not index.is_unique:
-        raise ParameterError(
-            parameter,
-            f"The index of {parameter} holds {label(labels[index.duplicated()][0])} twice; expected one value per bag. "
-            "Leave one of them out",
-        )
+    elif not index.is_unique:
+        twice = label(labels[index.duplicated()][0])
+        error = f"holds {twice} twice; expected one value per bag. Leave one of them out"
+    if error is not None:
+        raise ParameterError(parameter, f"The index of {parameter} {error}")
     if len(labels) != len(ids) and len(np.unique(at)) == len(ids):
         raise ParameterError(
             parameter,

@@ -18,14 +18,9 @@ app = typer.Typer(name="bagwise", cls=Group, rich_markup_mode=None, pretty_excep
 ORDER = ("demo", "check", "fit", "predict", "importance", "evaluate", "learning_curve", "report", "reproduce")
 
 
-def find_verbs() -> list:
-    """Return the commands of all modules of this package in the order of --help."""
-    modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
-    verbs = [verb for module in modules for verb in getattr(module, "VERBS", ())]
-    return sorted(verbs, key=lambda verb: (*ORDER, verb.__name__).index(verb.__name__))
-
-
-for verb in find_verbs():
+modules = [import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__)]
+verbs = [verb for module in modules for verb in getattr(module, "VERBS", ())]
+for verb in sorted(verbs, key=lambda verb: (*ORDER, verb.__name__).index(verb.__name__)):
     app.command(cls=Command)(verb)
 
 
@@ -46,9 +41,9 @@ def main(
 
 def run() -> None:
     """Run the program; an output that cannot be written, such as on a full disk, is one line and not a traceback."""
-    from bagwise.cli.console import escape_unencodable
-
-    escape_unencodable()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # of characters that the encoding lacks
     try:
         app()
     except OSError as error:

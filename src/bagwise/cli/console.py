@@ -6,16 +6,16 @@ Control characters in names and ids are escaped, and so are characters that the 
 from __future__ import annotations
 
 import logging
+import re
 import shlex
-import sys
 import warnings
-from bisect import bisect_left
+from ast import literal_eval
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import pairwise
 from pathlib import Path
 from traceback import clear_frames
 
+import numpy as np
 import typer
 from rich.console import Console
 from rich.segment import Segment
@@ -36,6 +36,12 @@ OPTIONS = {
     "fold": "fold-column",
 }
 
+# A parameter in Python form, with or without a value: its name, "=", and a number, a text or a list of them.
+NAMES = (*OPTIONS, "array", "bag", "categories", "dates", "decimal", "folds", "groups", "ignore", "keep", "likelihood")
+NAMES += ("missing", "target", "targets", "time", "unmatched", "weights")
+VALUE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"""
+PARAMETER = re.compile(rf"\b({'|'.join(NAMES)})=(\[(?:{VALUE})(?:, (?:{VALUE}))*\]|{VALUE})?")
+
 
 class Terminal(Console):
     """Console that escapes control characters of names and ids, and prints ":a:" unchanged."""
@@ -55,13 +61,6 @@ class Terminal(Console):
         return text if self.encoding.startswith("utf") or text.isascii() else text.translate(ASCII)
 
 
-def escape_unencodable() -> None:
-    """Set standard output and error to escape characters that they cannot encode."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def print_text(text: str, *, stderr: bool = False) -> None:
     """Print text without markup."""
     Terminal(stderr=stderr, highlight=False).print(text, markup=False, soft_wrap=True)
@@ -72,21 +71,19 @@ def as_options(text: str) -> str:
 
     Examples
     --------
-    >>> from bagwise.bags.validation import Message, Parameter
-    >>> as_options(Message(Parameter("bag"), " is needed; load with ", Parameter("missing", "drop-instances")))
+    >>> as_options("bag= is needed; load with missing='drop-instances'")
     '--bag is needed; load with --missing drop-instances'
-    >>> as_options(Message(Parameter("fill_values", [-9999, -999]), " makes it missing"))
+    >>> as_options("fill_values=[-9999, -999] makes it missing")
     '--fill-value -9999 --fill-value -999 makes it missing'
-    >>> print(as_options(Message(Parameter("categories", ["Land cover"]), " uses it as a category")))
-    --categories 'Land cover' uses it as a category
     """
 
-    def option(parameter) -> str:
-        name = "--" + OPTIONS.get(parameter.name, parameter.name.replace("_", "-"))
-        values = parameter.value if isinstance(parameter.value, list) else [parameter.value]
+    def option(parameter: re.Match) -> str:
+        name = "--" + OPTIONS.get(parameter[1], parameter[1].replace("_", "-"))
+        value = literal_eval(parameter[2] or "None")
+        values = value if isinstance(value, list) else [value]
         return " ".join(name if value is None else f"{name} {shlex.quote(str(value))}" for value in values)
 
-    return "".join(part if isinstance(part, str) else option(part) for part in getattr(text, "parts", [text]))
+    return PARAMETER.sub(option, text)
 
 
 def command_text(context: typer.Context, *, exclude: tuple[str, ...] = ()) -> str:
@@ -114,6 +111,9 @@ class Messages:
         if not self.quiet:
             self.console.print(as_options(text), style=style, markup=False, soft_wrap=True)
 
+    def note(self, text: str) -> None:
+        self.show("Note: " + text, style="yellow")
+
     def show_data(self, name: str, bags) -> None:
         """Show the size of a data set: "pixels: 120 bags of 13 to 99 instances"."""
         self.show(f"{name}: {str(bags).removeprefix('Bags: ')}.")
@@ -126,8 +126,10 @@ class Messages:
         """Whether progress is shown: on a terminal, without --quiet."""
         return not self.quiet and self.console.is_terminal
 
+    # The following return context managers, which show nothing where progress is not shown.
+
     def evaluation_progress(self, metric: str):
-        """Return the progress display of an evaluation, as a context manager."""
+        """Show the progress of an evaluation."""
         if not self.is_live:
             return nullcontext(False)
         from bagwise.evaluation.evaluation import Display
@@ -135,7 +137,7 @@ class Messages:
         return Display(console=self.console, metric=metric)
 
     def fit_progress(self, model, name: str):
-        """Return a context manager that shows the progress of the method, with its own display or a spinner."""
+        """Show the progress of a method, with its own display or a spinner."""
         shown = [key for key in model.get_params() if key == "progress" or key.endswith("__progress")]
         if shown and self.is_live:
             model.set_params(**dict.fromkeys(shown, True))
@@ -143,32 +145,15 @@ class Messages:
         return self.spinner(f"fitting {name}")
 
     def pass_progress(self, activity: str):
-        """Return the progress display of passes over a table, a context manager that returns a callback."""
+        """Show the progress of passes over a table; the context is a callback, or None."""
         if not self.is_live:
             return nullcontext()
         from bagwise.scale.passes import PassDisplay
 
         return PassDisplay(activity, console=self.console)
 
-    def parts(self, bags, activity: str) -> Iterator:
-        """Yield the bags in parts of about ``INSTANCES_PER_STEP`` instances, with a progress bar on a terminal."""
-        if not self.is_live:
-            yield bags
-            return
-        from rich.progress import track
-
-        cuts = sorted(
-            {
-                bisect_left(bags.offsets, k * INSTANCES_PER_STEP)
-                for k in range(bags.n_instances // INSTANCES_PER_STEP + 1)
-            }
-            | {len(bags)}
-        )
-        slices = [slice(*pair) for pair in pairwise(cuts)]
-        yield from (bags[part] for part in track(slices, activity, console=self.console, transient=True))
-
     def spinner(self, activity: str):
-        """Return a spinner with the activity and the elapsed time, as a context manager."""
+        """Show a spinner with the activity and the elapsed time."""
         if not self.is_live:
             return nullcontext()
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -178,42 +163,41 @@ class Messages:
         progress.add_task(activity, total=None)
         return progress
 
+    def parts(self, bags, activity: str) -> Iterator:
+        """Yield the bags in parts of about ``INSTANCES_PER_STEP`` instances, with a progress bar on a terminal."""
+        if not self.is_live:
+            yield bags
+            return
+        from rich.progress import track
 
-@contextmanager
-def logged_to(messages: Messages) -> Iterator[None]:
-    """Show log records of the logger ``bagwise`` as messages within the context."""
-    handler, logger = logging.Handler(), logging.getLogger("bagwise")
-    handler.emit = lambda record: messages.show(record.getMessage())  # type: ignore[method-assign]
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
+        n_parts = min(len(bags), -(-bags.n_instances // INSTANCES_PER_STEP))
+        parts = np.array_split(np.arange(len(bags)), n_parts)
+        yield from (bags[part] for part in track(parts, activity, console=self.console, transient=True))
 
 
 @contextmanager
 def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
-    """Show warnings of bagwise as messages within the context, and exit with code 1 and one line on expected errors."""
+    """Show warnings and log records of bagwise within the context, and exit with one line on expected errors."""
     messages, shown = Messages(verb, quiet=quiet), set()
+    handler, logger = logging.Handler(), logging.getLogger("bagwise")
+    handler.emit = lambda record: messages.show(record.getMessage())
+    level = logger.level
 
     def show(message, category, *_):
-        if (
-            category is UserWarning and str(message) not in shown
-        ):  # bagwise issues plain UserWarning, other libraries subclasses
+        # bagwise issues plain UserWarning, other libraries subclasses
+        if category is UserWarning and str(message) not in shown:
             shown.add(str(message))
-            messages.show("Note: " + message.args[0], style="yellow")
+            messages.note(message.args[0])
 
-    with logged_to(messages), warnings.catch_warnings():
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = show
         try:
             yield messages
         except EXPECTED as error:
-            # The message of an error with a parameter is its last argument.
-            messages.error(error.args[-1] if hasattr(error, "parameter") else str(error) or type(error).__name__)
+            messages.error(str(error) or type(error).__name__)
             raise typer.Exit(1) from error
         except MemoryError as error:
             clear_frames(error.__traceback__)  # releases memory, which printing needs
@@ -223,15 +207,15 @@ def messages_of(verb: str, *, quiet: bool = False) -> Iterator[Messages]:
                 text += "use fewer rows, columns or processes, or a larger machine"
             print_text(f"bagwise {verb}: {text}", stderr=True)
             raise typer.Exit(1) from None
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
 
 
 def file_size(path: Path) -> str:
     """Return the size of a file as text."""
     n_bytes = path.stat().st_size
     return f"{n_bytes / 1e6:.1f} MB" if n_bytes >= 1e6 else f"{n_bytes / 1e3:.0f} kB"
-
-
-# Interrupted and failed runs --------------------------------------------------------------------------------------
 
 
 def exit_if_failed(messages: Messages, *runs, files: str = "results.csv") -> None:

@@ -30,7 +30,7 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
 
     with messages_of("check"):
         inspection = bw.check_table(
-            o.sources(table), **o.columns(context), folds=None if folds is None else o.number_of_folds(folds)
+            table, **o.columns(context), folds=None if folds is None else o.number_of_folds(folds)
         )
     inspection.findings = [replace(finding, text=as_options(finding.text)) for finding in inspection.findings]
     if as_json:
@@ -45,21 +45,10 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
     raise typer.Exit(0 if inspection.ok else 1)
 
 
-def _known(name: str | None) -> str | None:
-    from bagwise.datasets.simulations import simulation
-
-    try:
-        if name is not None:
-            simulation(name)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return name
-
-
 def datasets(
-    name: Annotated[str | None, typer.Argument(callback=_known, help="One of the list. Example: aerosol")] = None,
-    out: Annotated[Path | None, typer.Option(help="Where to write it: .csv .parquet or .npz. Example: aod.csv")] = None,
-    bags: Annotated[int, typer.Option(min=1, help="Number of bags. Example: --bags 200")] = 200,
+    name: Annotated[o.Text, typer.Argument(help="One of the list. Example: aerosol")] = None,
+    out: Annotated[Path | None, o.option("Where to write it: .csv .parquet or .npz. Example: aod.csv")] = None,
+    bags: Annotated[int, o.option("Number of bags. Example: --bags 200", min=1)] = 200,
     seed: o.Seed = 0,
 ) -> None:
     """List the simulated data sets, or write one as a table with the columns bag, target and the features.
@@ -103,32 +92,21 @@ def write_bags(out: Path, data, y) -> None:
 def raster(
     image: Annotated[Path, typer.Argument(help="A GeoTIFF, or another raster that GDAL reads. Example: image.tif")],
     zones: Annotated[Path, typer.Argument(help="Polygons: .gpkg, .geojson or .shp. Example: fields.gpkg")],
-    out: Annotated[Path, typer.Option(help="The pixels as .parquet or .csv. Example: --out pixels.parquet")],
-    id: Annotated[str | None, typer.Option(help="Column of zone ids, if any. Example: --id field")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target harvest")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of groups of zones. Example: --groups county")] = None,
-    blocks: Annotated[
-        float | None,
-        typer.Option(help="Side of square blocks, used as groups. Example: --blocks 10000"),
-    ] = None,
-    bag_feature: Annotated[
-        list[str] | None, typer.Option(help="Column that describes the zone. Example: --bag-feature slope")
-    ] = None,
-    stack: Annotated[
-        list[Path] | None, typer.Option(help="A further raster on the same grid. Example: --stack terrain.tif")
-    ] = None,
-    band: Annotated[list[str] | None, typer.Option(help="Band, by name or number. Example: --band red")] = None,
-    mask: Annotated[Path | None, typer.Option(help="A raster whose 0 hides pixels. Example: --mask clear.tif")] = None,
-    weights: Annotated[
-        Literal["area-fraction"] | None, typer.Option(help="Adds a column with the share of the pixel's area inside.")
-    ] = None,
-    all_touched: Annotated[bool, typer.Option("--all-touched", help="Take every pixel that a zone touches.")] = False,
+    out: Annotated[Path, o.option("The pixels as .parquet or .csv. Example: --out pixels.parquet")],
+    id: Annotated[o.Text, o.option("Column of zone ids, if any. Example: --id field")] = None,
+    target: Annotated[o.Text, o.option("Column of targets. Example: --target harvest")] = None,
+    groups: Annotated[o.Text, o.option("Column of groups of zones. Example: --groups county")] = None,
+    blocks: Annotated[float | None, o.option("Side of square blocks, used as groups. Example: --blocks 10000")] = None,
+    bag_feature: Annotated[o.Texts, o.option("Column that describes the zone. Example: --bag-feature slope")] = None,
+    stack: Annotated[list[Path] | None, o.option("A raster on the same grid. Example: --stack terrain.tif")] = None,
+    band: Annotated[o.Texts, o.option("Band, by name or number. Example: --band red")] = None,
+    mask: Annotated[Path | None, o.option("A raster whose 0 hides pixels. Example: --mask clear.tif")] = None,
+    weights: Annotated[Literal["area-fraction"] | None, o.option("Add a column of each pixel's area inside.")] = None,
+    all_touched: Annotated[bool, o.option("Take every pixel that a zone touches.", "--all-touched")] = False,
     missing: Annotated[
-        Literal["drop-instances", "refuse", "keep"], typer.Option(help="What happens to pixels without a value.")
+        Literal["drop-instances", "refuse", "keep"], o.option("What happens to pixels without a value.")
     ] = "drop-instances",
-    empty: Annotated[
-        Literal["refuse", "drop"], typer.Option(help="What happens to zones without a pixel. Example: --empty drop")
-    ] = "refuse",
+    empty: Annotated[Literal["refuse", "drop"], o.option("Whether zones without a pixel are dropped.")] = "refuse",
     quiet: o.Quiet = False,
 ) -> None:
     """Make a long table of the pixels in polygons: a row per pixel, with the zone, its target, the bands, and x and y.
@@ -173,25 +151,15 @@ def raster(
 
 def arrays(
     folder: Annotated[Path, typer.Argument(help="A folder with a .npy, .npz or .h5 file per bag. Example: slides")],
-    out: Annotated[Path, typer.Option(help="The bags as .npz. Example: --out slides.npz")],
-    table: Annotated[
-        Path | None, typer.Option(help="A table with a row per bag: ids and targets. Example: --table clinical.csv")
-    ] = None,
-    bag: Annotated[str | None, typer.Option(help="Column of bag ids. Example: --bag slide")] = None,
-    target: Annotated[str | None, typer.Option(help="Column of targets. Example: --target survival")] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of groups. Example: --groups patient")] = None,
-    bag_feature: Annotated[
-        list[str] | None, typer.Option(help="Column of numbers that describes the bag. Example: --bag-feature age")
-    ] = None,
-    array: Annotated[
-        str | None, typer.Option(help="The array of a file that holds several. Example: --array features")
-    ] = None,
-    unmatched: Annotated[
-        Literal["refuse", "drop"], typer.Option(help="What happens to rows without a file, and files without a row.")
-    ] = "refuse",
-    missing: Annotated[
-        Literal["refuse", "impute", "keep"], typer.Option(help="Whether missing values are refused or kept.")
-    ] = "refuse",
+    out: Annotated[Path, o.option("The bags as .npz. Example: --out slides.npz")],
+    table: Annotated[Path | None, o.option("A table of ids and targets. Example: --table clinical.csv")] = None,
+    bag: Annotated[o.Text, o.option("Column of bag ids. Example: --bag slide")] = None,
+    target: Annotated[o.Text, o.option("Column of targets. Example: --target survival")] = None,
+    groups: Annotated[o.Text, o.option("Column of groups. Example: --groups patient")] = None,
+    bag_feature: Annotated[o.Texts, o.option("Column that describes the bag. Example: --bag-feature age")] = None,
+    array: Annotated[o.Text, o.option("The array of a file that holds several. Example: --array features")] = None,
+    unmatched: Annotated[Literal["refuse", "drop"], o.option("Rows without a file, files without a row.")] = "refuse",
+    missing: Annotated[Literal["refuse", "impute", "keep"], o.option("What happens to missing values.")] = "refuse",
     quiet: o.Quiet = False,
 ) -> None:
     """Put the arrays of a folder and the targets of a table into one file that fit, evaluate and predict read.

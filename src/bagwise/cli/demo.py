@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from bagwise.cli import options as o
 
 NEW = 20  # bags that are not learned from, for the next command
@@ -19,11 +17,11 @@ targets would be off by {mean:.3g}."""
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the tables and the model. Example: --out demo")] = Path("demo"),
-    bags: Annotated[int, typer.Option(min=20, help="Number of simulated stations. Example: --bags 200")] = 200,
-    instances: Annotated[int, typer.Option(min=1, help="Mean number of pixels per station.")] = 50,
-    time_budget: Annotated[float, typer.Option(min=0.1, help="Seconds for auto. Example: --time-budget 30")] = 120,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulation and the methods. Example: --seed 0")] = 0,
+    out: Annotated[Path, o.option("Folder for the tables and the model. Example: --out demo")] = Path("demo"),
+    bags: Annotated[int, o.option("Number of simulated stations. Example: --bags 200", min=20)] = 200,
+    instances: Annotated[int, o.option("Mean number of pixels per station.", min=1)] = 50,
+    time_budget: Annotated[float, o.option("Seconds for auto. Example: --time-budget 30", min=0.1)] = 120,
+    seed: Annotated[int, o.option("Seed of the simulation and the methods. Example: --seed 0", min=0)] = 0,
 ) -> None:
     """Fit auto on simulated satellite pixels, print the errors of the methods that it compares, and save the model."""
     import bagwise as bw

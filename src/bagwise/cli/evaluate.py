@@ -12,35 +12,28 @@ import typer
 from bagwise.cli import options as o
 from bagwise.metrics import METRICS
 
-Selection = Literal["nested", "paper"]
-
 
 @o.reading_a_table
 def evaluate(
     context: typer.Context,
     table: o.Tables,
     method: o.Methods = None,
-    out: Annotated[Path | None, typer.Option(help="Folder that stores finished fits; default: runs/TABLE.")] = None,
+    out: Annotated[Path | None, o.option("Folder that stores finished fits; default: runs/TABLE.")] = None,
     repeats: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Repetitions of the folds; default 10, 1 with fixed folds or without --method. Example: --repeats 3",
+        o.option(
+            "Repeats of the folds; default 10, 1 with fixed folds or without --method. Example: --repeats 3", min=1
         ),
     ] = None,
     folds: o.Folds = None,
     selection: Annotated[
-        Selection, typer.Option(help="Choose settings inside the training bags, or on the scoring folds (optimistic).")
+        Literal["nested", "paper"],
+        o.option("Choose settings inside the training bags, or on the scoring folds (optimistic)."),
     ] = "nested",
-    tune: Annotated[
-        bool, typer.Option(help="Search the settings that the card of a method lists; takes several times as long.")
-    ] = True,
-    metric: Annotated[
-        Literal[*METRICS], typer.Option(help="The metric by which settings are chosen and methods ranked.")
-    ] = "rmse",
-    by: Annotated[
-        str | None, typer.Option(help="Column whose values are scored separately; not a feature. Example: --by site")
-    ] = None,
+    tune: Annotated[bool, o.option("Search the settings on the card of a method; takes several times as long.")] = True,
+    metric: Annotated[Literal[*METRICS], o.option("Metric by which settings are chosen and methods ranked.")] = "rmse",
+    level: o.Level = 0.9,
+    by: Annotated[o.Text, o.option("Column whose values are scored apart; no feature. Example: --by site")] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
@@ -66,48 +59,38 @@ def evaluate(
     labels = {} if by is None or by == groups else {"label": by}
     out = out or Path("runs") / o.stem(table)
     if not method:
-        method, repeats = (
-            [name for name, card in o.read_cards().items() if card["question"] == "Recommended"],
-            repeats or 1,
-        )
+        method = [name for name, card in o.read_cards().items() if card["question"] == "Recommended"]
+        repeats = repeats or 1
     with messages_of("evaluate", quiet=quiet) as messages, o.workers(scheduler):
         o.refuse_folder(out, resume=resume)
         if by is not None and by == bag:
             raise ValueError(f"--by {by} is the column of bag ids. Name a column whose values several bags share.")
         roles, how = o.split_roles(columns, labels=labels)
-        bags, y, labels_by_column = load_labels(o.sources(table), roles, **how)
+        bags, y, labels_by_column = load_labels(table, roles, **how)
         o.refuse_no_target(y)
         bags = o.declare_folds(bags, folds)
         messages.show_data(o.stem(table), bags)
         # The report loads the bags again and must ignore the same columns.
         ignored = list(dict.fromkeys([*columns.get("ignore", []), *labels.values()]))
-        origin = o.origin(context, table, columns | {"groups": groups, "ignore": ignored})
+        how = o.run_keywords(context, table, columns | {"groups": groups, "ignore": ignored})
+        how |= {"repeats": repeats, "selection": selection, "tune": tune}
         runs, verdicts = {}, {}
         for name, (part, target, part_labels) in _by_target(bags, y, labels_by_column).items():
-            folder = out if name is None else out / name
-            options = origin["options"] | ({} if name is None else {"target": name})
+            folder, title, origin = out, o.stem(table), how["origin"]
+            if name is not None:
+                folder, title = out / name, f"{title}, {name}"
+                origin = origin | {"options": origin["options"] | {"target": name}}
+            scored_by = None if by is None else {by: part.groups if by == groups else part_labels["label"]}
             with interruptible(messages, folder), messages.evaluation_progress(metric) as progress:
-                runs[folder] = run(
-                    part,
-                    target,
-                    method,
-                    repeats=repeats,
-                    selection=selection,
-                    tune=tune,
-                    by=None if by is None else {by: part.groups if by == groups else part_labels["label"]},
-                    out=folder,
-                    name=o.stem(table) if name is None else f"{o.stem(table)}, {name}",
-                    origin=origin | {"options": options},
-                    progress=progress,
-                    **o.run_keywords(context),
-                )
+                about = {"by": scored_by, "out": folder, "name": title, "origin": origin, "progress": progress}
+                runs[folder] = run(part, target, method, **how | about)
             verdicts[folder] = best_verdict(runs[folder], part, target)
     if as_json:
         plain = {folder.name: _as_json(results, folder, verdicts[folder]) for folder, results in runs.items()}
         typer.echo(json.dumps(plain[out.name] if out in runs else plain, indent=1))
     else:
+        console = Terminal()
         for folder, results in runs.items():
-            console = Terminal()
             print_text(results.to_text(console.width if console.is_terminal else None))
             if verdicts[folder] is not None:
                 print_text(verdicts[folder])
@@ -134,6 +117,7 @@ def _by_target(bags, y, labels: dict) -> dict:
 
 def _as_json(results, out: Path, verdict: str | None) -> dict:
     """Return all tables and notes as plain values for JSON; NaN is null."""
+    failure = ("method", "repeat", "fold", "error")
     return {
         "data": results.record["data"]["name"],
         "selection": results.title(),
@@ -143,27 +127,23 @@ def _as_json(results, out: Path, verdict: str | None) -> dict:
         "scores_by": None if results.by is None else results.rows("scores_by"),
         "verdict": verdict,
         "notes": results.notes() + ([] if results.by is None else results.by_notes()),
-        "failures": [
-            dict(zip(("method", "repeat", "fold", "error"), failure, strict=True)) for failure in results.failures
-        ],
+        "failures": [dict(zip(failure, values, strict=True)) for values in results.failures],
         "out": str(out),
     }
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="Folder of an evaluation, finished or not. Example: runs/aod")],
-    out: Annotated[Path | None, typer.Option(help="File to write. Default RUN/report.html. Example: aod.html")] = None,
-    data: Annotated[Path | None, typer.Option(help="Where the table is now, if it moved. Example: aod.csv")] = None,
-    explorer: Annotated[
-        bool, typer.Option(help="Fit the best method on all bags, to show instances. Example: --no-explorer")
-    ] = True,
-    quiet: Annotated[bool, typer.Option(help="No progress and no messages.")] = False,
+    out: Annotated[Path | None, o.option("File to write. Default RUN/report.html. Example: aod.html")] = None,
+    data: Annotated[Path | None, o.option("Where the table is now, if it moved. Example: aod.csv")] = None,
+    explorer: Annotated[bool, o.option("Fit the best method on all bags, to show instances.")] = True,
+    quiet: o.Quiet = False,
 ) -> None:
     """Write the results of an evaluation as one HTML file: tables, plots and a bag explorer.
 
     Example: bagwise report runs/aod --out aod.html
     """
-    from bagwise.cli.console import messages_of
+    from bagwise.cli.console import file_size, messages_of
 
     with messages_of("report", quiet=quiet) as messages:
         from bagwise.reports import write_report
@@ -171,7 +151,14 @@ def report(
         o.refuse_outputs(out or (run / "report.html" if run.is_dir() else None), endings=(".html", ".htm"))
         with messages.spinner("Writing the report"):
             path = write_report(run, out or run / "report.html", data=data, explore=explorer, tell=messages.show)
-    messages.show(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB)")
+    messages.show(f"Wrote {path} ({file_size(path)})")
+
+
+def check_times(times: float) -> float:
+    """Refuse a factor that is no growth."""
+    if not times > 1:
+        raise typer.BadParameter(f"{times:g} is no growth. Give a factor above 1, such as --times 2")
+    return times
 
 
 @o.reading_a_table
@@ -179,25 +166,18 @@ def learning_curve(
     context: typer.Context,
     table: o.Tables,
     method: o.Method = "aggregated",
-    out: Annotated[
-        Path | None, typer.Option(help="Folder that stores finished fits; default: runs/TABLE-curve.")
-    ] = None,
+    out: Annotated[Path | None, o.option("Folder that stores finished fits; default: runs/TABLE-curve.")] = None,
     over: Annotated[
-        Literal["bags", "instances"],
-        typer.Option(help="Whether the number of bags or of instances per bag increases. Example: --over instances"),
+        Literal["bags", "instances"], o.option("What grows: bags, or instances per bag. Example: --over instances")
     ] = "bags",
     size: Annotated[
         list[float] | None,
-        typer.Option(help="Number of training bags, or share of instances; give at least four. Example: --size 50"),
+        o.option("Number of training bags, or share of instances; give at least four. Example: --size 50"),
     ] = None,
-    times: Annotated[
-        float, typer.Option(min=0.1, help="Factor by which the data would grow, for the conclusion. Example: --times 3")
-    ] = 2.0,
-    repeats: Annotated[
-        int, typer.Option(min=1, help="Repetitions of the folds; more give a narrower interval. Example: --repeats 10")
-    ] = 5,
+    times: Annotated[float, o.option("Factor of growth, above 1. Example: --times 3", callback=check_times)] = 2.0,
+    repeats: Annotated[int, o.option("Repeats of the folds; more give a narrower interval.", min=1)] = 5,
     folds: o.Folds = None,
-    metric: Annotated[Literal[*METRICS], typer.Option(help="The metric of the curve.")] = "rmse",
+    metric: Annotated[Literal[*METRICS], o.option("The metric of the curve.")] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
@@ -220,25 +200,14 @@ def learning_curve(
     out = out or Path("runs") / f"{o.stem(table)}-curve"
     with messages_of("learning-curve", quiet=quiet) as messages, o.workers(scheduler):
         o.refuse_folder(out, resume=resume)
-        bags, y = bw.load(o.sources(table), **columns)
+        bags, y = bw.load(table, **columns)
         o.refuse_no_target(y)
         bags = o.declare_folds(bags, folds)
         messages.show_data(o.stem(table), bags)
+        how = {"over": over, "sizes": size or None, "repeats": repeats, "out": out, "name": o.stem(table)}
+        how |= o.run_keywords(context, table, columns)
         with interruptible(messages, out), messages.evaluation_progress(metric) as progress:
-            curve = bw.learning_curve(
-                bags,
-                y,
-                method,
-                over=over,
-                sizes=size or None,
-                repeats=repeats,
-                level=level,
-                out=out,
-                name=o.stem(table),
-                origin=o.origin(context, table, columns),
-                progress=progress,
-                **o.run_keywords(context),
-            )
+            curve = bw.learning_curve(bags, y, method, progress=progress, **how)
     if as_json:
         share, low, high = curve.gain(times)
         law = {name: float(getattr(curve.law, name)[0]) for name in ("floor", "slope", "exponent")}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import tempfile
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,55 +18,49 @@ SMALL = 200_000  # numbers in a table, below which starting processes takes long
 # Options that need the whole table in memory.
 IN_MEMORY = ("time_budget", "metric", "report", "decimal", "keep", "targets", "time", "fold_column", "folds")
 BUDGET = 480.0  # default seconds of auto; with loading and intervals the command then takes at most ten minutes
+# Options only for auto, and the reason why they do not apply to other methods.
+OF_AUTO = {
+    "time_budget": "has no time limit",
+    "metric": "minimises its own loss",
+    "work": "is a single fit, so there are no finished fits to store",
+}
+# Options that set a parameter of some methods, and the names of these methods.
+CHANGES = {"aggregate": "--method aggregate-gp or --method additive", "likelihood": "--method aggregate-gp"}
+Likelihood = Literal["gaussian", "poisson", "binomial"] | None
 
 
 @o.reading_a_table
 def fit(
     context: typer.Context,
     table: o.Tables,
-    out: Annotated[Path, typer.Option(help="The model file. Example: --out aod.bagwise")] = Path("model.bagwise"),
+    out: Annotated[Path, o.option("The model file. Example: --out aod.bagwise")] = Path("model.bagwise"),
     method: o.Method = "auto",
     level: o.Level = 0.9,
-    intervals: Annotated[
-        bool, typer.Option(help="Whether predictions get intervals, which need a fit per fold.")
-    ] = True,
+    intervals: Annotated[bool, o.option("Whether predictions get intervals, which need a fit per fold.")] = True,
     scores: Annotated[
-        Literal["absolute", "quantile"],
-        typer.Option(help="quantile gives asymmetric intervals. Example: --scores quantile"),
+        Literal["absolute", "quantile"], o.option("quantile gives asymmetric intervals. Example: --scores quantile")
     ] = "absolute",
     time_budget: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds that auto may take; default 480. Example: --time-budget 60")
+        float | None, o.option("Seconds that auto may take; default 480. Example: --time-budget 60", min=0.1)
     ] = None,
-    metric: Annotated[
-        Literal[*POINT_METRICS] | None, typer.Option(help="The metric by which auto decides; default rmse.")
-    ] = None,
+    metric: Annotated[Literal[*POINT_METRICS] | None, o.option("Metric by which auto decides; default rmse.")] = None,
     folds: o.Folds = None,
     work: o.Work = None,
-    report: Annotated[Path | None, typer.Option(help="HTML report of the model. Example: --report aod.html")] = None,
+    report: Annotated[Path | None, o.option("HTML report of the model. Example: --report aod.html")] = None,
     aggregate: Annotated[
         Literal["mean", "sum"] | None,
-        typer.Option(
-            help="Whether targets are means or sums over instances, for aggregate-gp. Example: --aggregate sum"
-        ),
+        o.option("Whether targets are means or sums over instances, for aggregate-gp. Example: --aggregate sum"),
     ] = None,
-    exposure: Annotated[
-        str | None,
-        typer.Option(help="Column of exposures, such as the population of a pixel. Example: --exposure people"),
-    ] = None,
+    exposure: Annotated[o.Text, o.option("Column of exposures, such as people per pixel.")] = None,
     likelihood: Annotated[
-        Literal["gaussian", "poisson", "binomial"] | None,
-        typer.Option(
-            help="Whether targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson"
-        ),
+        Likelihood, o.option("Targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson")
     ] = None,
     n_jobs: o.Jobs = None,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
     seed: o.Seed = 0,
-    paper: Annotated[
-        bool, typer.Option("--paper", help="Also print a paragraph for the methods section of a paper.")
-    ] = False,
+    paper: Annotated[bool, o.option("Also print a paragraph for the methods section of a paper.", "--paper")] = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -86,18 +80,17 @@ def fit(
         if scores != "absolute" and not intervals:
             raise ValueError("--scores is for intervals, which --no-intervals leaves out. Give one of the two options.")
         fit_table = fit_in_memory if engine == "memory" else fit_in_chunks
-        fitted = fit_table(context, context.params, o.columns(context), messages)
-        targets = ", ".join(as_list(fitted.training["columns"].get("target") or ())) or None
-        save(fitted.model, out, method=method, target=targets, training=fitted.training | {"table": o.stem(table)})
+        model, training, summary, data = fit_table(context, context.params, o.columns(context), messages)
+        targets = ", ".join(as_list(training["columns"].get("target") or ())) or None
+        save(model, out, method=method, target=targets, training=training | {"table": o.stem(table)})
         if report is not None:
             from bagwise.reports import write_model_report
 
             about: dict = {"name": o.stem(table), "method": method, "command": command_text(context)}
             with messages.spinner("writing the report"):
-                write_model_report(report, fitted.model, fitted.bags, fitted.y, **about)
-        from bagwise.reports.fit_summary import first_line
+                write_model_report(report, model, *data, **about)
+        from bagwise.reports.verdict import first_line
 
-    summary = fitted.summary
     if as_json:
         typer.echo(json.dumps(summary | {"out": str(out), "report": report and str(report)}, indent=1))
         return
@@ -110,21 +103,10 @@ def fit(
         messages.show(f"Wrote {report}")
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A fitted model, the description of its training data, the summary of the fit, and data in memory."""
-
-    model: Any
-    training: dict
-    summary: dict
-    bags: Any = None
-    y: Any = None
-
-
-def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages) -> Fitted:
-    """Fit a method on the loaded table."""
+def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages) -> tuple:
+    """Fit a method on the loaded table; return the model, the description of its data, a summary, and the data."""
     import bagwise as bw
-    from bagwise.reports.fit_summary import summarise_fit
+    from bagwise.reports.verdict import summarise_fit
 
     o.refuse_where(options["where"])
     method, n_jobs = options["method"], options["n_jobs"]
@@ -142,13 +124,13 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
     if bags.covariate_names is not None:
         columns["bag_features"] = list(bags.covariate_names)
     training = bw.model_files.describe_training(bags, y) | {"columns": columns}
-    return Fitted(model, training, summarise_fit(model, method, bags, y), bags, y)
+    return model, training, summarise_fit(model, method, bags, y), (bags, y)
 
 
-def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages) -> Fitted:
-    """Fit a method on a table that is read chunk by chunk."""
+def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages) -> tuple:
+    """Fit a method on a table that is read chunk by chunk; return as `fit_in_memory` does, without the data."""
     import bagwise as bw
-    from bagwise.reports.fit_summary import add_texts, summarise_scores
+    from bagwise.reports.verdict import add_texts, summarise_scores
     from bagwise.scale.scan_fit import fit_and_describe
 
     o.refuse_options(context, *IN_MEMORY)
@@ -172,71 +154,58 @@ def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages
         scores = {"rmse": errors["rmse"], "r2": errors["explained"], "rmse_of_mean": errors["mean_rmse"]}
     summary = add_texts(summarise_scores(name, training["bags"], scores), model)
     columns = columns | ({"bag_features": list(scan.covariates)} if scan.covariates else {})
-    return Fitted(model, training | {"where": where, "columns": columns}, summary)
-
-
-def is_auto(name: str) -> bool:
-    return name.partition(":")[0] == "auto"
+    return model, training | {"where": where, "columns": columns}, summary, None
 
 
 def load(tables: list[str], columns: dict, messages):
     """Load bags and targets, and show the warnings of `bagwise check`."""
     import bagwise as bw
     from bagwise.bags.shared_rows import shares_rows
+    from bagwise.io.table_files import read_files
     from bagwise.io.table_report import examine
-    from bagwise.io.tables import read_files
 
     roles, how = o.split_roles({name: value for name, value in columns.items() if name != "targets"})
     labels = {name: how[name] for name in ("time", "fold") if name in how}
-    frame = read_files(o.sources(tables), replace(roles, labels=labels), decimal=how.get("decimal", "."))
-    source = o.sources(tables) if frame is None else frame
+    frame = read_files(tables, replace(roles, labels=labels), decimal=how.get("decimal", "."))
     # Warnings of `load` are repeated by the findings below.
     with warnings.catch_warnings(action=None if frame is None else "ignore", category=UserWarning):
-        bags, y = bw.load(source, **columns)
+        bags, y = bw.load(tables if frame is None else frame, **columns)
     o.refuse_no_target(y)
     messages.show_data(o.stem(tables), bags)
     if frame is not None and not messages.quiet:
-        for finding in examine(frame, files=o.sources(tables), **columns).findings:
-            if finding.level == "warning" or any(
-                text in finding.text for text in ("was left out", "were left out", " a feature")
-            ):
-                messages.show("Note: " + finding.text, style="yellow")
+        notes = ("was left out", "were left out", " a feature")
+        for finding in examine(frame, files=tables, **columns).findings:
+            if finding.level == "warning" or any(text in finding.text for text in notes):
+                messages.note(finding.text)
         if shared := shares_rows(bags):
-            messages.show("Note: " + shared.describe(), style="yellow")
+            messages.note(shared.describe())
     return bags, y
+
+
+def is_auto(name: str) -> bool:
+    return name.partition(":")[0] == "auto"
 
 
 def build(options: dict, *, n_targets: int = 1):
     """Return the unfitted method for the options, wrapped in `Intervals` unless --no-intervals is given."""
     import bagwise as bw
 
-    name, seed, n_jobs = options["method"], options["seed"], options["n_jobs"]
+    name, how, more = options["method"], {"random_state": options["seed"], "n_jobs": options["n_jobs"]}, {}
     if is_auto(name):
         # --time-budget is for all targets together.
         budget = (options["time_budget"] or BUDGET) / n_targets
         more = {"time_budget": budget, "metric": options["metric"] or "rmse"}
         more |= {"work": str(options["work"])} if options["work"] is not None else {}
-    else:
-        more = {}
-        for option, reason in OF_AUTO.items():
-            if options[option] is not None:
-                text = f"--{option.replace('_', '-')} is only for the method auto: {name} {reason}. Leave it out."
-                raise ValueError(text)
-    method = with_options(bw.method(name, random_state=seed, n_jobs=n_jobs, **more), options)
-    if not options["intervals"]:
-        return method
-    how = {"level": options["level"], "scores": options["scores"], "random_state": seed, "n_jobs": n_jobs}
-    return bw.Intervals(method, **how)
-
-
-# Options only for auto, and the reason why they do not apply to other methods.
-OF_AUTO = {
-    "time_budget": "has no time limit",
-    "metric": "minimises its own loss",
-    "work": "is a single fit, so there are no finished fits to store",
-}
-# Options that set a parameter of some methods, and the names of these methods.
-CHANGES = {"aggregate": "--method aggregate-gp or --method additive", "likelihood": "--method aggregate-gp"}
+    for option, reason in OF_AUTO.items():
+        if not is_auto(name) and options[option] is not None:
+            text = f"--{option.replace('_', '-')} is only for the method auto: {name} {reason}. Leave it out."
+            raise ValueError(text)
+    method = with_options(bw.method(name, **how, **more), options)
+    return (
+        bw.Intervals(method, level=options["level"], scores=options["scores"], **how)
+        if options["intervals"]
+        else method
+    )
 
 
 def with_options(model, options: dict):

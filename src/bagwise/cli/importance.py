@@ -17,21 +17,13 @@ def importance(
     context: typer.Context,
     model: o.ModelFile,
     table: o.Tables,
-    target: Annotated[str | None, typer.Option(help="Column of targets, if its name differs from fit.")] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option(help="Columns that are permuted together. Example: --group angles=sza,vza"),
-    ] = None,
-    part: Annotated[
-        list[str] | None,
-        typer.Option(help="What is permuted: whole, mean or spread; default all three. Example: --part whole"),
-    ] = None,
-    metric: Annotated[Literal[*POINT_METRICS], typer.Option(help="The error metric.")] = "rmse",
-    repeats: Annotated[int, typer.Option(min=1, help="How often each column is permuted.")] = 5,
-    out: Annotated[
-        Path | None, typer.Option(help="The table as .csv or .parquet. Example: --out importance.csv")
-    ] = None,
-    groups: Annotated[str | None, typer.Option(help="Column of groups, if not that of fit.")] = None,
+    target: Annotated[o.Text, o.option("Column of targets, if its name differs from fit.")] = None,
+    group: Annotated[o.Texts, o.option("Columns that are permuted together. Example: --group angles=sza,vza")] = None,
+    part: Annotated[o.Texts, o.option("What is permuted: whole, mean or spread; default all.")] = None,
+    metric: Annotated[Literal[*POINT_METRICS], o.option("The error metric.")] = "rmse",
+    repeats: Annotated[int, o.option("How often each column is permuted.", min=1)] = 5,
+    out: Annotated[Path | None, o.option("The table as .csv or .parquet. Example: --out importance.csv")] = None,
+    groups: Annotated[o.Text, o.option("Column of groups, if not that of fit.")] = None,
     n_jobs: o.Jobs = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
@@ -53,7 +45,7 @@ def importance(
         o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
-        bags, y = load_like_training(header, o.sources(table), how, how.pop("targets", None))
+        bags, y = load_like_training(header, table, how, how.pop("targets", None))
         o.refuse_no_target(y)
         messages.show_data(o.stem(table), bags)
         options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
@@ -72,7 +64,7 @@ def importance(
         print_text(measured.summary())
 
 
-def groups_of(texts: list[str] | None) -> dict[str, list[str]] | None:
+def groups_of(texts: o.Texts) -> dict[str, list[str]] | None:
     """Parse groups of columns such as angles=sza,vza."""
     groups = {}
     for text in texts or []:

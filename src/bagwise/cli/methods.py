@@ -24,7 +24,7 @@ def methods(
         str | None,
         typer.Argument(autocompletion=o.complete_method, help="One method, to see its card. Example: instance-kme"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all cards as JSON.")] = False,
+    as_json: Annotated[bool, o.option("Print all cards as JSON.", "--json")] = False,
 ) -> None:
     """List the methods: the recommended ones first, the others by the question that they answer; or show a card."""
     from bagwise.cli.console import print_text

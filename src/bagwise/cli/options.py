@@ -19,6 +19,13 @@ CELLS = "cells/[!.]*.json"  # the finished cells of a run
 Text, Texts = str | None, list[str] | None
 
 
+def option(text: str, *names: str, **more):
+    """Return an option with its help; ``more`` are the options of `typer.Option`."""
+    return typer.Option(*names, help=text, **more)
+
+
+run_option = partial(option, rich_help_panel="Run")
+
 # Checks of values before any work -------------------------------------------------------------------------------------
 
 
@@ -43,28 +50,13 @@ def check_model(path: Path) -> Path:
     return path
 
 
-def as_level(level: float | None) -> float | None:
-    """Refuse a level that is not a share, and suggest the share that a percentage means."""
-    if level is not None and not 0.01 <= level <= 0.999:
-        hint = f" {level:g} per cent is --level {level / 100:g}." if 1 < level < 100 else ""
-        raise typer.BadParameter(f"{level:g} is not between 0.01 and 0.999, the share of targets inside.{hint}")
-    return level
-
-
-def check_quantiles(quantiles: list[float] | None) -> list[float] | None:
-    """Refuse a quantile that is not a probability, and suggest the one that a percentage means."""
-    for quantile in quantiles or ():
-        if not 0 < quantile < 1:
-            hint = f" {quantile:g} per cent is --quantile {quantile / 100:g}." if 1 <= quantile < 100 else ""
-            raise typer.BadParameter(f"{quantile:g} is not a probability between 0 and 1.{hint}")
-    return quantiles
-
-
-def check_jobs(number: int | None) -> int | None:
-    """Refuse 0 cores."""
-    if number == 0:
-        raise typer.BadParameter("0 is not a number of cores. Give 1 or more, or -1 for all of them")
-    return number
+def check_shares(parameter: typer.CallbackParam, values):
+    """Refuse a level or quantile that is not a share, and suggest the share that a percentage means."""
+    for share in values if isinstance(values, list | tuple) else [values]:
+        if share is not None and not 0 < share < 1:
+            hint = f" {share:g} per cent is {parameter.opts[0]} {share / 100:g}." if 1 <= share < 100 else ""
+            raise typer.BadParameter(f"{share:g} is not a share between 0 and 1.{hint}")
+    return values
 
 
 def parse_folds(text: str | None) -> str | None:
@@ -82,7 +74,6 @@ def parse_fill_values(values: list[str] | None) -> list[float | str] | None:
 
 
 def check_method(text: str | None) -> str | None:
-    """Refuse an unknown method."""
     from bagwise.methods.catalogue import find
 
     try:
@@ -109,12 +100,6 @@ def read_cards() -> dict[str, dict]:
 
 # How a table is read --------------------------------------------------------------------------------------------------
 
-
-def table_option(text: str, *names: str, **more):
-    """Return an option in the section "Table" of --help."""
-    return typer.Option(*names, help=text, rich_help_panel="Table", **more)
-
-
 Tables = Annotated[
     list[str],
     typer.Argument(
@@ -123,90 +108,153 @@ Tables = Annotated[
     ),
 ]
 Treatment = Literal["refuse", "drop-instances", "impute", "keep"]
+
+
+def column(kind, text: str, *names: str, **more):
+    """Return the annotation of an option in the section "Table" of --help."""
+    return Annotated[kind, option(text, *names, rich_help_panel="Table", **more)]
+
+
 # Parameters of `bagwise.load`; those that may be given several times are in the singular.
 COLUMNS = {
-    "bag": Annotated[Text, table_option("Column of bag ids. Example: --bag site")],
-    "target": Annotated[Texts, table_option("Column of targets; several for several targets. Example: --target aod")],
-    "groups": Annotated[
-        Text, table_option("Column of groups, which folds keep together; or shared-rows. Example: --groups patient")
-    ],
-    "feature": Annotated[
-        Texts, table_option("Column to learn from; default: all numeric ones. Example: --feature red")
-    ],
-    "ignore": Annotated[Texts, table_option("Column to leave out of the features. Example: --ignore year")],
-    "missing": Annotated[Treatment, table_option("What to do with rows that have missing values.")],
-    "fill_value": Annotated[
-        Texts,
-        table_option(
-            "Number or text that means a missing value. Example: --fill-value -9999", callback=parse_fill_values
-        ),
-    ],
-    "weights": Annotated[Text, table_option("Column of instance weights. Example: --weights area")],
-    "bag_feature": Annotated[
-        Texts, table_option("Column that describes the bag, not the instance; or auto. Example: --bag-feature sza")
-    ],
-    "decimal": Annotated[Literal[".", ","] | None, table_option("Decimal sign of numbers. Example: --decimal ,")],
-    "keep": Annotated[Texts, table_option("Column to copy to --instances; not a feature. Example: --keep barcode")],
-    "categories": Annotated[Texts, table_option("Categorical column, or auto. Example: --categories crop")],
-    "dates": Annotated[Texts, table_option("Column of dates, used as season and year. Example: --dates sown")],
-    "targets": Annotated[
-        Path | None,
-        table_option("A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"),
-    ],
-    "time": Annotated[
-        Text, table_option("Column of dates or numbers that orders the bags, for --folds forward. Example: --time day")
-    ],
-    "fold_column": Annotated[
+    "bag": column(Text, "Column of bag ids. Example: --bag site"),
+    "target": column(Texts, "Column of targets; several for several targets. Example: --target aod"),
+    "groups": column(Text, "Column of groups, which folds keep together; or shared-rows. Example: --groups patient"),
+    "feature": column(Texts, "Column to learn from; default: all numeric ones. Example: --feature red"),
+    "ignore": column(Texts, "Column to leave out of the features. Example: --ignore year"),
+    "missing": column(Treatment, "What to do with rows that have missing values."),
+    "fill_value": column(
+        Texts, "Number or text that means a missing value. Example: --fill-value -9999", callback=parse_fill_values
+    ),
+    "weights": column(Text, "Column of instance weights. Example: --weights area"),
+    "bag_feature": column(
+        Texts, "Column that describes the bag, not the instance; or auto. Example: --bag-feature sza"
+    ),
+    "decimal": column(Literal[".", ","] | None, "Decimal sign of numbers. Example: --decimal ,"),
+    "keep": column(Texts, "Column to copy to --instances; not a feature. Example: --keep barcode"),
+    "categories": column(Texts, "Categorical column, or auto. Example: --categories crop"),
+    "dates": column(Texts, "Column of dates, used as season and year. Example: --dates sown"),
+    "targets": column(
+        Path | None, "A second table, a row per bag: targets, groups, bag features. Example: --targets yields.csv"
+    ),
+    "time": column(Text, "Column of dates or numbers that orders the bags, for --folds forward. Example: --time day"),
+    "fold_column": column(
         Text,
-        table_option(
-            "Column of fixed folds, or of train and test. Example: --fold-column k", "--fold-column", "--split-column"
-        ),
-    ],
+        "Column of fixed folds, or of train and test. Example: --fold-column k",
+        *("--fold-column", "--split-column"),
+    ),
 }
-MISSING = COLUMNS["missing"]
 PLURAL = {"feature": "features", "bag_feature": "bag_features", "fill_value": "fill_values", "fold_column": "fold"}
 # The options for a table that is read as the one of fit
 LIKE_TRAINING = {name: COLUMNS[name] for name in ("targets", "fill_value", "keep", "decimal")} | {
-    "bag": Annotated[Text, table_option("Column of bag ids, if its name differs from fit.")],
-    "target": Annotated[Texts, table_option("Column of known targets, to score against.")],
-    "missing": Annotated[Treatment | None, table_option("As in fit, if it differs.")],
+    "bag": column(Text, "Column of bag ids, if its name differs from fit."),
+    "target": column(Texts, "Column of known targets, to score against."),
+    "missing": column(Treatment | None, "As in fit, if it differs."),
 }
 
 
+def reading_a_table(command=None, *, options=COLUMNS):
+    """Add the options of how a table is read to a command; `columns` returns those that were given."""
+    if command is None:
+        return partial(reading_a_table, options=options)
+
+    @wraps(command)
+    def run(**values):
+        return command(**{name: value for name, value in values.items() if name not in options})
+
+    parameters = [
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for parameter in signature(command, eval_str=True).parameters.values()
+    ]
+    n_required = sum(parameter.default is Parameter.empty for parameter in parameters)
+    parameters[n_required:n_required] = [
+        Parameter(
+            name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is COLUMNS["missing"] else None
+        )
+        for name, kind in options.items()
+    ]
+    run.__signature__ = Signature(parameters)
+    return run
+
+
+def columns(context: typer.Context) -> dict:
+    """Return the given options for reading a table as keywords of `bagwise.load`."""
+    values = {PLURAL.get(name, name): context.params.get(name) for name in COLUMNS}
+    exposure = context.params.get("exposure")
+    if exposure and values["weights"]:
+        raise ValueError("--exposure and --weights are both weights of the instances. Give one of the two.")
+    values["weights"] = values["weights"] or exposure
+    # Of several values click makes a list or a tuple, empty where there are none.
+    keywords = {
+        keyword: list(value) if isinstance(value, list | tuple) else str(value)
+        for keyword, value in values.items()
+        if value
+    }
+    keywords |= {name: "auto" for name in ("bag_features", "categories") if keywords.get(name) == ["auto"]}
+    if isinstance(target := keywords.get("target"), list) and len(target) == 1:
+        keywords["target"] = target[0]
+    return keywords
+
+
+def split_roles(columns: dict, **more) -> tuple:
+    """Return the roles of columns, and the options of `bagwise.load` that name none or are roles of bags."""
+    from bagwise.io.columns import Roles
+
+    how = {name: columns[name] for name in ("missing", "fill_values", "decimal", "time", "fold") if name in columns}
+    return Roles(**{name: value for name, value in columns.items() if name not in how}, **more), how
+
+
+def files(tables: list[str]) -> list[Path]:
+    """Return the files that are read; none for a pattern without a match, for which `load` raises."""
+    from bagwise.io.table_files import find_files
+
+    try:
+        return find_files(tables)
+    except OSError:
+        return []
+
+
+def stem(tables: list[str]) -> str:
+    """Return the name of a data set: that of its file."""
+    return Path(tables[0]).name.split(".")[0].rstrip("*-_?") or "table"
+
+
+def refuse_no_target(y) -> None:
+    if y is None:
+        raise ValueError("there is no target to learn: name its column with --target, or its table with --targets")
+    from bagwise.io.load import refuse_constant_target
+
+    refuse_constant_target(y)
+
+
 # Other options of several commands ------------------------------------------------------------------------------------
-
-
-def run_option(text: str, *names: str, **more):
-    """Return an option in the section "Run" of --help."""
-    return typer.Option(*names, help=text, rich_help_panel="Run", **more)
-
 
 ModelFile = Annotated[
     Path, typer.Argument(callback=check_model, help="A file written by `bagwise fit`. Example: aod.bagwise")
 ]
 Folds = Annotated[
     Text,
-    typer.Option(
-        callback=parse_folds, help="Number of folds, or random, forward (in time) or given. Example: --folds forward"
-    ),
+    option("Number of folds, or random, forward (in time) or given. Example: --folds forward", callback=parse_folds),
 ]
-METHOD = {"callback": check_method, "autocompletion": complete_method}
 Method = Annotated[
-    str, typer.Option(**METHOD, help="auto, or one of `bagwise methods`. Example: --method instance-kme")
+    str,
+    option(
+        "auto, or one of `bagwise methods`. Example: --method instance-kme",
+        callback=check_method,
+        autocompletion=complete_method,
+    ),
 ]
 Methods = Annotated[
     Texts,
-    typer.Option(
-        "--method",
-        "--methods",
-        **METHOD | {"callback": split_methods},
-        help="Methods, each with a preset if wanted. Example: --methods aggregated,instance-kme:paper",
+    option(
+        "Methods, each with a preset if wanted. Example: --methods aggregated,instance-kme:paper",
+        *("--method", "--methods"),
+        callback=split_methods,
+        autocompletion=complete_method,
     ),
 ]
-Level = Annotated[float, typer.Option(callback=as_level, help="Level of the intervals. Example: --level 0.95")]
-Jobs = Annotated[
-    int | None, run_option("Number of processes; -1 for all cores. Example: --n-jobs 2", callback=check_jobs)
-]
+Level = Annotated[float, option("Level of the intervals. Example: --level 0.95", callback=check_shares)]
+Jobs = Annotated[int | None, run_option("Number of processes; -1 for all cores. Example: --n-jobs 2")]
 Scheduler = Annotated[
     Text, run_option("Address of a Dask cluster that does the work. Example: --scheduler tcp://host:8786")
 ]
@@ -230,9 +278,9 @@ def declare_folds(bags, folds: str | None):
     """Return the bags with the declaration that --folds makes: all folds follow it."""
     from bagwise.bags.folds import Validation, split_bags
 
-    declared = bags.validation or Validation()
     if folds is None:
         return bags
+    declared = bags.validation or Validation()
     if folds == "given" and bags.fold is None:
         raise ValueError("--folds given needs a fold per bag, and the bags have none; name its column: --fold-column")
     if folds.isdecimal() and declared.scheme == "given":
@@ -243,65 +291,25 @@ def declare_folds(bags, folds: str | None):
     return bags
 
 
+def run_keywords(context: typer.Context, tables: list[str], columns: dict) -> dict:
+    """Return the options that `bagwise.evaluate` and `bagwise.learning_curve` share, as their keywords.
+
+    Among them is the origin of the data, for the report: the files, how they were read, and the command.
+    """
+    from bagwise.cli.console import command_text
+
+    if "targets" in columns:
+        columns = columns | {"targets": str(Path(columns["targets"]).resolve())}
+    paths = [str(path.resolve()) for path in files(tables)]
+    origin = {"path": paths, "options": columns, "command": command_text(context, exclude=("resume",))}
+    options = context.params
+    shared = {name: options[name] for name in ("metric", "level", "n_jobs", "device", "retry_failed")}
+    return shared | {"folds": number_of_folds(options["folds"]), "random_state": options["seed"], "origin": origin}
+
+
 def number_of_folds(folds: str | None) -> int | str:
     """Return --folds for functions that compare methods: a number, a scheme, or the default."""
     return 5 if folds is None else int(folds) if folds.isdecimal() else folds
-
-
-def run_keywords(context: typer.Context) -> dict:
-    """Return the options that `bagwise.evaluate` and `bagwise.learning_curve` share, as their keywords."""
-    options = context.params
-    shared = {name: options[name] for name in ("metric", "n_jobs", "device", "retry_failed")}
-    return shared | {"folds": number_of_folds(options["folds"]), "random_state": options["seed"]}
-
-
-def reading_a_table(command=None, *, options=COLUMNS):
-    """Add the options of how a table is read to a command; `columns` returns those that were given."""
-    if command is None:
-        return partial(reading_a_table, options=options)
-
-    @wraps(command)
-    def run(**values):
-        return command(**{name: value for name, value in values.items() if name not in options})
-
-    parameters = signature(command, eval_str=True).parameters.values()
-    parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
-    added = [
-        Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind, default="refuse" if kind is MISSING else None)
-        for name, kind in options.items()
-    ]
-    n_required = sum(parameter.default is Parameter.empty for parameter in parameters)
-    ordered = [*parameters[:n_required], *added, *parameters[n_required:]]
-    run.__signature__ = Signature(ordered)  # type: ignore[attr-defined]
-    return run
-
-
-def split_roles(columns: dict, **more) -> tuple:
-    """Return the roles of columns, and the options of `bagwise.load` that name none or are roles of bags."""
-    from bagwise.io.columns import Roles
-
-    how = {name: columns[name] for name in ("missing", "fill_values", "decimal", "time", "fold") if name in columns}
-    return Roles(**{name: value for name, value in columns.items() if name not in how}, **more), how
-
-
-def columns(context: typer.Context) -> dict:
-    """Return the given options for reading a table as keywords of `bagwise.load`."""
-    values = {PLURAL.get(option, option): context.params.get(option) for option in COLUMNS}
-    exposure = context.params.get("exposure")
-    if exposure and values["weights"]:
-        raise ValueError("--exposure and --weights are both weights of the instances. Give one of the two.")
-    values["weights"] = values["weights"] or exposure
-    for keyword in ("bag_features", "categories"):
-        if list(values[keyword] or []) == ["auto"]:
-            values[keyword] = "auto"
-    if isinstance(values["target"], list | tuple) and len(values["target"]) == 1:
-        values["target"] = values["target"][0]
-    # Of several values click makes a list or a tuple, empty where there are none.
-    return {
-        keyword: list(value) if isinstance(value, list | tuple) else str(value)
-        for keyword, value in values.items()
-        if value
-    }
 
 
 def workers(scheduler: str | None):
@@ -313,21 +321,7 @@ def workers(scheduler: str | None):
     return cluster(scheduler)
 
 
-def refuse_no_target(y) -> None:
-    if y is None:
-        raise ValueError("there is no target to learn: name its column with --target, or its table with --targets")
-    from bagwise.io.load import refuse_constant_target
-
-    refuse_constant_target(y)
-
-
-def sources(tables: list[str]) -> list[str] | str:
-    return tables[0] if len(tables) == 1 else list(tables)
-
-
-def stem(tables: list[str]) -> str:
-    """Return the name of a data set: that of its file."""
-    return Path(tables[0]).name.split(".")[0].rstrip("*-_?") or "table"
+# Outputs --------------------------------------------------------------------------------------------------------------
 
 
 def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = ()) -> None:
@@ -337,18 +331,17 @@ def refuse_outputs(*outputs: Path | None, inputs=(), endings: tuple[str, ...] = 
     paths = [Path(path) for path in outputs if path is not None]
     inputs = {Path(path).resolve() for path in inputs}
     for k, path in enumerate(paths):
-        if path.resolve() in inputs:
+        place = path.resolve()
+        if place in inputs:
             raise ValueError(f"{path} is an input as well. Give the output another name.")
-        if path.resolve() in [other.resolve() for other in paths[:k]]:
+        if place in [other.resolve() for other in paths[:k]]:
             raise ValueError(f"Two outputs have the name {path}. Give each its own.")
         if endings and path.suffix.lower() not in endings:
             raise ValueError(f"{path.name!r} should end in {' or '.join(endings)}")
         if path.is_dir():
             raise ValueError(f"{path} is a folder. Give the name of a file.")
-        if not path.resolve().parent.is_dir():
-            raise ValueError(
-                f"{path.name} cannot be written: there is no folder {path.resolve().parent}. Make it first."
-            )
+        if not place.parent.is_dir():
+            raise ValueError(f"{path.name} cannot be written: there is no folder {place.parent}. Make it first.")
         refuse_unwritable(path)
 
 
@@ -363,26 +356,6 @@ def refuse_folder(out: Path, *, resume: bool = False) -> None:
     patterns = [f"{below}{name}" for below in ("", "*/") for name in (CELLS, "plan.json")]
     if resume and not any(any(out.glob(pattern)) for pattern in patterns):
         raise ValueError(f"There is no run in {out} to resume. Leave --resume out to start one.")
-
-
-def origin(context: typer.Context, tables: list[str], options: dict) -> dict:
-    """Describe a run for its report: the files, how they were read, and the command."""
-    from bagwise.cli.console import command_text
-
-    if "targets" in options:
-        options = options | {"targets": str(Path(options["targets"]).resolve())}
-    paths = [str(path.resolve()) for path in files(tables)]
-    return {"path": paths, "options": options, "command": command_text(context, exclude=("resume",))}
-
-
-def files(tables: list[str]) -> list[Path]:
-    """Return the files that are read; none for a pattern without a match, for which `load` raises."""
-    from bagwise.io.table_files import find_files
-
-    try:
-        return find_files(tables)
-    except OSError:
-        return []
 
 
 # Tables that are read chunk by chunk ----------------------------------------------------------------------------------
@@ -412,8 +385,8 @@ def refuse_options(context: typer.Context, *names: str) -> None:
     """Refuse options that were given and mean nothing to a table that is never in memory."""
     for name in names:  # --no-intervals is given, and is what happens anyway
         if is_typed(context, name) and context.params[name]:
-            option = name.replace("_", "-")
-            raise ValueError(f"--{option} is for tables in memory. Leave it out, or use --engine memory.")
+            text = f"--{name.replace('_', '-')} is for tables in memory."
+            raise ValueError(f"{text} Leave it out, or use --engine memory.")
 
 
 def refuse_where(where: str | None) -> None:
@@ -422,7 +395,6 @@ def refuse_where(where: str | None) -> None:
 
 
 def is_typed(context: typer.Context, name: str) -> bool:
-    """Return whether an option was typed."""
     return context.get_parameter_source(name).name == "COMMANDLINE"
 
 
@@ -432,6 +404,6 @@ def open_scan(tables: list[str], columns: dict, where: str | None, messages):
 
     if isinstance(columns.get("target"), list):
         raise ValueError("Several targets are fitted in memory only. Use --engine memory, or one --target at a time.")
-    scan = bw.scan(sources(tables), **{name: columns[name] for name in SCANNED if name in columns}, where=where)
+    scan = bw.scan(tables, **{name: columns[name] for name in SCANNED if name in columns}, where=where)
     messages.show_data(stem(tables), scan)
     return scan

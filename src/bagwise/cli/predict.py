@@ -15,6 +15,7 @@ from bagwise.cli import options as o
 
 ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")
 VALUES = ("contribution", "weight", "effect")  # columns of a table of instances, of which a map shows the first
+IN_MEMORY = ("instances", "novelty", "by_time", "quantile", "target", "targets", "keep", "decimal")
 
 
 @o.reading_a_table(options=o.LIKE_TRAINING | {"time": o.COLUMNS["time"]})
@@ -22,37 +23,20 @@ def predict(
     context: typer.Context,
     model: o.ModelFile,
     table: o.Tables,
-    out: Annotated[
-        Path | None, typer.Option(help="Predictions as .csv, .parquet or .gpkg, or a folder; default: csv on stdout.")
-    ] = None,
+    out: Annotated[Path | None, o.option("Predictions: .csv, .parquet, .gpkg or a folder; default: stdout.")] = None,
     instances: Annotated[
-        Path | None, typer.Option(help="Contributions, a row per instance, or as .tif. Example: --instances pixels.csv")
+        Path | None, o.option("Contributions, a row per instance, or as .tif. Example: --instances pixels.csv")
     ] = None,
-    zones: Annotated[
-        Path | None, typer.Option(help="Polygons of the bags, for --out with .gpkg. Example: --zones fields.gpkg")
-    ] = None,
-    raster: Annotated[
-        Path | None, typer.Option(help="The image, for --instances with .tif. Example: --raster image.tif")
-    ] = None,
-    level: Annotated[
-        float | None, typer.Option(callback=o.as_level, help="Level of the intervals, if not that of fit.")
-    ] = None,
-    novelty: Annotated[
-        bool, typer.Option("--novelty", help="Add columns that compare bags with the training bags; --engine memory.")
-    ] = False,
-    by_time: Annotated[
-        bool, typer.Option("--by-time", help="With --novelty: test whether the bags drift in order of --time.")
-    ] = False,
+    zones: Annotated[Path | None, o.option("Polygons of the bags, for a .gpkg. Example: --zones fields.gpkg")] = None,
+    raster: Annotated[Path | None, o.option("The image, for a .tif. Example: --raster image.tif")] = None,
+    level: Annotated[float | None, o.option("Level of intervals, if not that of fit.", callback=o.check_shares)] = None,
+    novelty: Annotated[bool, o.option("Add columns that compare the bags with training.", "--novelty")] = False,
+    by_time: Annotated[bool, o.option("With --novelty: test for a drift in order of --time.", "--by-time")] = False,
     quantile: Annotated[
         list[float] | None,
-        typer.Option(
-            callback=o.check_quantiles,
-            help="Add a column with this quantile of the predictive distribution. Example: --quantile 0.1",
-        ),
+        o.option("Quantile of the predictive distribution to add. Example: --quantile 0.1", callback=o.check_shares),
     ] = None,
-    spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="In csv, put an apostrophe before ids such as =1+1.")
-    ] = False,
+    spreadsheet_safe: Annotated[bool, o.option("In csv, put ' before ids such as =1+1.", "--spreadsheet-safe")] = False,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
@@ -88,14 +72,19 @@ def predict(
             with o.workers(scheduler):
                 predicted = predict_in_memory(fitted, bags, y, messages, context.params)
         else:
-            o.refuse_options(context, "instances", "novelty", "by_time", "quantile", *IN_MEMORY)
+            o.refuse_options(context, *IN_MEMORY)
+            for needs_memory, reason in (
+                (hasattr(fitted, "target_names_"), "has several targets, which are predicted"),
+                ("targets" in training_columns(header), "was fitted with a second table, which is read"),
+            ):
+                if needs_memory:
+                    raise ValueError(f"The model {reason} in memory only. Use --engine memory.")
             with o.executor(engine, scheduler, n_jobs) as executor:
-                scan = open_scan_like_training(fitted, header, table, how, where, messages)
+                scan = o.open_scan(table, how, where, messages)
                 predicted = predict_in_chunks(fitted, scan, messages, executor, context.params)
         if reason := no_intervals(fitted, level):
             messages.show(f"No intervals: {reason}.")
-        layers = {out: zones, instances: raster} if maps else {}
-        write(predicted, context.params, layers, bag=how.get("bag"), messages=messages)
+        write(predicted, context.params, maps, bag=how.get("bag"), messages=messages)
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(predicted.columns), "scores": predicted.scores}, indent=1))
         return
@@ -104,19 +93,14 @@ def predict(
     print_scores(predicted.scores, several=hasattr(fitted, "target_names_"), stderr=out is None)
 
 
-# Before the work ------------------------------------------------------------------------------------------------------
+def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) -> dict[Path, Path]:
+    """Refuse outputs that could not be written, and return those that are maps, with the layers they are drawn on.
 
-IN_MEMORY = ("target", "targets", "keep", "decimal")  # options of the table that a scan does not have
-
-
-def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) -> list[Path]:
-    """Refuse outputs that could not be written, and return those that are maps.
-
-    A map needs the layer that it is drawn on, and no other output may have one.
+    A map needs a layer, and no other output may have one.
     """
     from bagwise.io.atomic_files import refuse_place
 
-    maps = []
+    maps = {}
     pairs = (out, zones, "--out", "--zones", ZONES), (instances, raster, "--instances", "--raster", RASTERS)
     for path, layer, output, option, endings in pairs:
         is_map = path is not None and path.suffix.lower() in endings
@@ -124,19 +108,16 @@ def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) 
             raise ValueError(f"{path.name} is a map and needs the layer that it is drawn on. Give it with {option}.")
         if layer is not None and not is_map:
             raise ValueError(f"{option} is for a map. Give {output} with a name that ends in {' or '.join(endings)}.")
-        maps += [path] if is_map else []
-    if maps and engine != "memory":
-        raise ValueError(f"{maps[0].name} is a map, which --engine {engine} does not write. Use --engine memory.")
+        if is_map and engine != "memory":
+            raise ValueError(f"{path.name} is a map, which --engine {engine} does not write. Use --engine memory.")
+        maps |= {path: layer} if is_map else {}
     is_folder = engine != "memory" and out is not None and not out.suffix
     if is_folder:
         refuse_place(out)
-    inputs = [*inputs, *(layer for layer in (zones, raster) if layer is not None)]
     endings = ".csv", ".parquet", *(path.suffix.lower() for path in maps)
-    o.refuse_outputs(*([instances] if is_folder else [out, instances]), inputs=inputs, endings=endings)
+    outputs = [instances] if is_folder else [out, instances]
+    o.refuse_outputs(*outputs, inputs=[*inputs, *maps.values()], endings=endings)
     return maps
-
-
-# Tables as at fit -----------------------------------------------------------------------------------------------------
 
 
 def load_new_bags(header: dict, tables: list[str], how: dict) -> tuple:
@@ -147,7 +128,7 @@ def load_new_bags(header: dict, tables: list[str], how: dict) -> tuple:
     try:
         with warnings.catch_warnings():  # predict names the bag with such a value
             warnings.filterwarnings("ignore", message=".* looks like a fill value")
-            return load_to_predict(header, o.sources(tables), how, second, target)
+            return load_to_predict(header, tables, how, second, target)
     except ValueError as error:
         if "keep" in how and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
             text = "A GeoTIFF needs the columns x and y of the pixels. Write the table with `bagwise raster`."
@@ -155,38 +136,18 @@ def load_new_bags(header: dict, tables: list[str], how: dict) -> tuple:
         raise
 
 
-def open_scan_like_training(model, header: dict, tables: list[str], how: dict, where, messages):
-    """Return the scan of the tables, read as at fit."""
-    from bagwise.model_files.training_columns import training_columns
-
-    if hasattr(model, "target_names_"):
-        raise ValueError("The model has several targets, which are predicted in memory only. Use --engine memory.")
-    if "targets" in training_columns(header):
-        raise ValueError("The model was fitted with a second table, which is read in memory only. Use --engine memory.")
-    return o.open_scan(tables, how, where, messages)
-
-
-# Predictions ----------------------------------------------------------------------------------------------------------
-
-
 def predict_in_memory(model, bags, y, messages, options: dict):
     """Return predictions, scores against known targets, and the table of instances, as the options say."""
     import bagwise as bw
     from bagwise.bags.frames import as_list
+    from bagwise.explanations import prediction_tables as tables
     from bagwise.explanations.novelty_verdicts import why_not_judged
-    from bagwise.explanations.prediction_tables import (
-        Predicted,
-        instance_table,
-        plain,
-        prediction_scores,
-        prediction_table,
-    )
 
-    quantiles, scores, rows, verdicts = options["quantile"] or (), None, None, None
+    quantiles, scores, rows = options["quantile"] or (), None, None
     with messages.spinner("predicting"):
-        columns = prediction_table(model, bags, y, level=options["level"], quantiles=quantiles)
+        columns = tables.prediction_table(model, bags, y, level=options["level"], quantiles=quantiles)
         if y is not None:
-            scores = prediction_scores(columns, y, model, as_list(bags.target_name or ()))
+            scores = tables.prediction_scores(columns, y, model, as_list(bags.target_name or ()))
             if quantiles:
                 scores["crps"] = float(np.nanmean(model.predict_distribution(bags).crps(y)))
     reason = why_not_judged(model)
@@ -195,15 +156,16 @@ def predict_in_memory(model, bags, y, messages, options: dict):
         messages.show(verdicts.summary(), style=None if verdicts.counts()["outside"] == 0 else "yellow")
         if verdicts.drift is not None:
             messages.show(verdicts.drift.summary(), style=None if verdicts.drift.alarm is None else "yellow")
+        if options["novelty"]:
+            judged = verdicts.as_dict()
+            columns |= {name: list(map(tables.plain, judged[name])) for name in judged if name != "bag"}
     elif options["novelty"]:
-        messages.show(f"Note: --novelty was left out: {reason}.", style="yellow")
-    if verdicts is not None and options["novelty"]:
-        table = verdicts.as_dict()
-        columns |= {name: list(map(plain, column)) for name, column in table.items() if name != "bag"}
+        messages.note(f"--novelty was left out: {reason}.")
     if options["instances"] is not None:
-        parts = [instance_table(model, part) for part in messages.parts(bags, "explaining the predictions")]
-        rows = {name: [plain(value) for part in parts for value in part[name]] for name in parts[0]}
-    return Predicted(columns, scores, rows)
+        parts = messages.parts(bags, "explaining the predictions")
+        parts = [tables.instance_table(model, part) for part in parts]
+        rows = {name: [tables.plain(value) for part in parts for value in part[name]] for name in parts[0]}
+    return tables.Predicted(columns, scores, rows)
 
 
 def predict_in_chunks(model, scan, messages, executor, options: dict):
@@ -225,30 +187,26 @@ def predict_in_chunks(model, scan, messages, executor, options: dict):
     return Predicted({own_name(scan.bag, "bag", list(lists)): predicted.ids.tolist()} | lists)
 
 
-# Output ---------------------------------------------------------------------------------------------------------------
-
-
-def write(predicted, options: dict, layers: dict, *, bag, messages) -> None:
+def write(predicted, options: dict, maps: dict, *, bag, messages) -> None:
     """Write the tables, or maps on their layers; both are complete before the first is written."""
     import bagwise as bw
     from bagwise.io.table_output import write_table
 
-    out, instances, safe = options["out"], options["instances"], options["spreadsheet_safe"]
+    out, instances, rows, safe = options["out"], options["instances"], predicted.rows, options["spreadsheet_safe"]
     if out is not None and predicted.columns and out.suffix:
-        if layers.get(out) is not None:
-            bw.geo.to_zones(out, layers[out], predicted.columns, id=bag)
+        if out in maps:
+            bw.geo.to_zones(out, maps[out], predicted.columns, id=bag)
         else:
             write_table(out, predicted.columns, spreadsheet_safe=safe)
         messages.show(f"Wrote {out}")
-    rows = predicted.rows
     if rows is None:
         return
-    if layers.get(instances) is not None:
+    if instances in maps:
         value = next((name for name in VALUES if name in rows), None)
         if value is None:
             text = "A GeoTIFF has the contributions to one target, and the model has several"
             raise ValueError(f"{text}. Write {instances.stem}.csv instead.")
-        bw.geo.to_raster(instances, layers[instances], rows["x"], rows["y"], rows[value], name=value)
+        bw.geo.to_raster(instances, maps[instances], rows["x"], rows["y"], rows[value], name=value)
     else:
         write_table(instances, rows, spreadsheet_safe=safe)
     messages.show(f"Wrote {instances}")
@@ -256,21 +214,19 @@ def write(predicted, options: dict, layers: dict, *, bag, messages) -> None:
 
 def print_csv(columns: dict, safe: bool) -> None:
     """Print a table as csv, without control characters of ids if a terminal shows it."""
-    from bagwise.io.table_output import without_controls, without_formulas, write_csv
+    from bagwise.io.table_output import without_controls, write_csv
 
-    columns = without_formulas(columns) if safe else columns
     if sys.stdout.isatty() and columns:
         bag = next(iter(columns))
         columns = columns | {bag: [without_controls(str(bag_id)) for bag_id in columns[bag]]}
-    write_csv(sys.stdout, columns)
+    write_csv(sys.stdout, columns, spreadsheet_safe=safe)
 
 
 def print_scores(scores: dict | None, *, several: bool, stderr: bool) -> None:
     """Print scores against known targets; they are results, so --quiet does not silence them."""
     from bagwise.cli.console import print_text
 
-    by_target = {} if scores is None else scores if several else {"the known targets": scores}
-    for target, values in by_target.items():
+    for target, values in ((scores or {}) if several or scores is None else {"the known targets": scores}).items():
         text = f"Against {target}: RMSE {values['rmse']:.4g}, MAE {values['mae']:.4g}"
         text += f", CRPS {values['crps']:.4g}" if "crps" in values else ""
         text += f"; {values['coverage']:.0%} of them inside their intervals" if "coverage" in values else ""

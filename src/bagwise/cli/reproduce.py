@@ -13,26 +13,24 @@ from bagwise.cli import options as o
 
 def reproduce(
     folder: Annotated[Path, typer.Argument(help="Folder with MISR1.mat, MISR2.mat, MODIS.mat, WHEAT.csv, CORN.csv")],
-    data: Annotated[list[str] | None, typer.Option(help="One data set only. Example: --data MISR1")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results, cell by cell. Example: --out runs/table1")] = Path(
+    data: Annotated[list[str] | None, o.option("One data set only. Example: --data MISR1")] = None,
+    out: Annotated[Path, o.option("Folder for the results, cell by cell. Example: --out runs/table1")] = Path(
         "runs/reproduce"
     ),
-    row: Annotated[list[str] | None, typer.Option(help="One row only. Example: --row 'instance-MIR (mean)'")] = None,
-    repeats: Annotated[int, typer.Option(min=1, help="Repeats of the folds. Example: --repeats 2")] = 10,
-    folds: Annotated[int, typer.Option(min=2, help="Folds of bags. Example: --folds 5")] = 5,
-    inner_folds: Annotated[
-        int, typer.Option(min=2, help="Networks behind instance-kme (D). Example: --inner-folds 10")
-    ] = 50,
-    bags_of_100: Annotated[bool, typer.Option(help="MISR2: only bags of exactly 100, as the notebook does.")] = False,
-    invalid: Annotated[Literal["keep", "drop"], typer.Option(help="Crop pixels that hold 0 or -32767.")] = "keep",
-    trust_pickle: Annotated[bool, typer.Option(help="Open WHEAT.p and CORN.p. A pickle can run any code.")] = False,
+    row: Annotated[list[str] | None, o.option("One row only. Example: --row 'instance-MIR (mean)'")] = None,
+    repeats: Annotated[int, o.option("Repeats of the folds. Example: --repeats 2", min=1)] = 10,
+    folds: Annotated[int, o.option("Folds of bags. Example: --folds 5", min=2)] = 5,
+    inner_folds: Annotated[int, o.option("Networks behind instance-kme (D). Example: --inner-folds 10", min=2)] = 50,
+    bags_of_100: Annotated[bool, o.option("MISR2: only bags of exactly 100, as the notebook does.")] = False,
+    invalid: Annotated[Literal["keep", "drop"], o.option("Crop pixels that hold 0 or -32767.")] = "keep",
+    trust_pickle: Annotated[bool, o.option("Open WHEAT.p and CORN.p. A pickle can run any code.")] = False,
     n_jobs: o.Jobs = -1,
     scheduler: o.Scheduler = None,
     device: o.Device = None,
     retry_failed: o.RetryFailed = False,
     resume: o.Resume = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    quiet: Annotated[bool, typer.Option(help="No progress, no messages; the tables only.")] = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Run the six rows of Table 1 (Uriot 2019), by the paper's protocol and by a nested one, beside its numbers.
 
@@ -69,50 +67,40 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _read_all(folder: Path, names: list[str] | None, messages, protocol: dict, options: dict) -> tuple[dict, list[str]]:
+def _read_all(folder: Path, names: o.Texts, messages, protocol: dict, options: dict) -> tuple[dict, list[str]]:
     """Read all data sets before any cell runs; return them, and the names of those that cannot be read."""
     from bagwise.cli.console import EXPECTED
-    from bagwise.evaluation.table1 import DATA_SETS, find_files
+    from bagwise.evaluation.splits import make_splits
+    from bagwise.evaluation.table1 import DATA_SETS, file_names, find_files, read_file
 
-    names = None if not names else _check_names(names, DATA_SETS)
+    names = list(dict.fromkeys(name.upper() for name in names or ()))
+    unknown = [name for name in names if name not in DATA_SETS]
+    if unknown:
+        raise ValueError(f"there is no data set {unknown[0]!r} in Table 1. The data sets are {', '.join(DATA_SETS)}.")
     paths = find_files(folder)
     messages.show(f"Found {', '.join(path.name for path in paths.values()) or 'none of the files'} in {folder}.")
     read, unread = {}, []
     for name in names or paths:
         try:
-            read[name] = _read(name, folder, paths.get(name), messages, protocol, options)
+            if name not in paths:
+                raise FileNotFoundError(f"there is no {' or '.join(file_names(name))} in {folder}")
+            only_misr2 = {"bags_of_100": options["bags_of_100"] and name == "MISR2"}
+            bags, y, notes = read_file(name, paths[name], **options | only_misr2)
+            try:
+                make_splits(bags, **protocol)
+            except ValueError as error:
+                raise ValueError(f"{paths[name].name}: {error}") from error
         except EXPECTED as error:
             messages.error(str(error))
             unread.append(name)
+        else:
+            read[name] = bags, y
+            for note in notes:
+                messages.note(note)
     if not read:
         files = "MISR1.mat, MISR2.mat, MODIS.mat, WHEAT or CORN (.csv, .parquet)"
         raise ValueError(f"nothing to run in {folder}" + ("" if unread else f": put {files} there"))
     return read, unread
-
-
-def _read(name: str, folder: Path, path: Path | None, messages, protocol: dict, options: dict):
-    from bagwise.evaluation.splits import make_splits
-    from bagwise.evaluation.table1 import file_names, read_file
-
-    if path is None:
-        raise FileNotFoundError(f"there is no {' or '.join(file_names(name))} in {folder}")
-    only_misr2 = {"bags_of_100": options["bags_of_100"] and name == "MISR2"}
-    bags, y, notes = read_file(name, path, **options | only_misr2)
-    try:
-        make_splits(bags, **protocol)
-    except ValueError as error:
-        raise ValueError(f"{path.name}: {error}") from error
-    for note in notes:
-        messages.show(f"Note: {note}", style="yellow")
-    return bags, y
-
-
-def _check_names(names: list[str], data_sets) -> list[str]:
-    names = [name.upper() for name in names]
-    unknown = [name for name in names if name not in data_sets]
-    if unknown:
-        raise ValueError(f"there is no data set {unknown[0]!r} in Table 1. The data sets are {', '.join(data_sets)}.")
-    return list(dict.fromkeys(names))
 
 
 VERBS = (reproduce,)

@@ -1,4 +1,4 @@
-"""Simulations from published papers.
+"""Simulations from published papers, each from a seed.
 
 - `make_gaussian`, `make_outlier2` (Wang et al. 2012): scalars around a hidden value, without and with outliers.
 - `make_bmir` (Park et al. 2020): the target depends on one instance of each bag, the others are noise.
@@ -37,17 +37,15 @@ def make_gaussian(
 
     Parameters
     ----------
-    n_bags : int, default 100
-    instances : int, default 20
-        Instances per bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
+    n_bags, instances : int, default 100 and 20
+        Number of bags, and of instances per bag. Those of Wang et al. are not known.
     shape : {"linear", "nonlinear"}, default "linear"
         The function f.
     random_state : int, Generator or None, default 0
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     References
     ----------
@@ -56,7 +54,6 @@ def make_gaussian(
 
     Examples
     --------
-    >>> from bagwise.datasets import make_gaussian
     >>> bags, y = make_gaussian(100, shape="nonlinear")
     >>> bags
     Bags: 100 bags of 20 instances (2,000 in all), 1 feature
@@ -65,16 +62,12 @@ def make_gaussian(
     x, y = _draw_hidden(rng, n_bags, shape)
     spread = np.full(instances, 0.1)
     spread[0] = 0.0  # the hidden value itself
-    return _shuffled(rng, x[:, None] + spread * rng.standard_normal((n_bags, instances))), y
+    values = x[:, None] + spread * rng.standard_normal((n_bags, instances))
+    return _equal_bags(rng.permuted(values, axis=1)[:, :, None]), y
 
 
 def make_outlier2(
-    n_bags: int = 100,
-    *,
-    instances: int = 20,
-    shape: str = "linear",
-    label_noise_bags: int = 20,
-    random_state=0,
+    n_bags: int = 100, *, instances: int = 20, shape: str = "linear", label_noise_bags: int = 20, random_state=0
 ) -> tuple[Bags, np.ndarray]:
     r"""Simulate bags of which up to half is biased and noisier: the data set "Outlier2" of Wang et al.
 
@@ -85,28 +78,21 @@ def make_outlier2(
 
     Parameters
     ----------
-    n_bags : int, default 100
-    instances : int, default 20
-        Instances per bag. Wang's numbers of bags and of instances are not known; these defaults are ours.
-    shape : {"linear", "nonlinear"}, default "linear"
-        The function f.
+    n_bags, instances, shape, random_state
+        As in `make_gaussian`.
     label_noise_bags : int, default 20
         Number of targets with additional noise; use 0 for a test set.
-    random_state : int, Generator or None, default 0
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     References
     ----------
-    Z. Wang, L. Lan, S. Vucetic, "Mixture model for multiple instance regression and applications in remote sensing",
-    IEEE Transactions on Geoscience and Remote Sensing, 2012.
+    Z. Wang, L. Lan, S. Vucetic, 2012, see `make_gaussian`.
 
     Examples
     --------
-    >>> from bagwise.datasets import make_outlier2
     >>> bags, y = make_outlier2(100)
     >>> test_bags, test_y = make_outlier2(1000, label_noise_bags=0, random_state=1)
     """
@@ -118,7 +104,8 @@ def make_outlier2(
     n_good = np.floor(instances * (1 - share) + 0.5)  # MATLAB rounds halves up, numpy to even
     inlier = np.arange(instances) < n_good[:, None]
     noise = np.where(inlier, 0.1, 0.5) * rng.standard_normal((n_bags, instances))
-    return _shuffled(rng, x[:, None] + np.where(inlier, 0, bias) + noise), y
+    values = x[:, None] + np.where(inlier, 0, bias) + noise
+    return _equal_bags(rng.permuted(values, axis=1)[:, :, None]), y
 
 
 def _draw_hidden(rng, n_bags: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
@@ -128,10 +115,10 @@ def _draw_hidden(rng, n_bags: int, shape: str) -> tuple[np.ndarray, np.ndarray]:
     return x, SHAPES[shape](x) + rng.normal(0, 0.05, n_bags)
 
 
-def _shuffled(rng, values: np.ndarray) -> Bags:
-    """Return bags of scalars from an array (bags, instances), each bag in random order."""
-    n_bags, instances = values.shape
-    return Bags(rng.permuted(values, axis=1).reshape(-1, 1), instances * np.arange(n_bags + 1))
+def _equal_bags(values: np.ndarray) -> Bags:
+    """Return bags of equal size from an array (bags, instances, features)."""
+    n_bags, instances, features = values.shape
+    return Bags(values.reshape(-1, features), instances * np.arange(n_bags + 1))
 
 
 def make_bmir(
@@ -154,8 +141,7 @@ def make_bmir(
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     References
     ----------
@@ -164,9 +150,7 @@ def make_bmir(
 
     Examples
     --------
-    >>> from bagwise.datasets import make_bmir
-    >>> bags, y = make_bmir()
-    >>> bags
+    >>> make_bmir()[0]
     Bags: 200 bags of 5 instances (1,000 in all), 5 features
     """
     rng = np.random.default_rng(random_state)
@@ -174,8 +158,7 @@ def make_bmir(
     place = rng.integers(instances, size=n_bags)
     primary = rng.uniform(-5, 5, (n_bags, features))
     values[np.arange(n_bags), place] = primary
-    y = 2 + 2 * primary.sum(axis=1) + rng.normal(0, noise, n_bags)
-    return Bags(values.reshape(-1, features), instances * np.arange(n_bags + 1)), y
+    return _equal_bags(values), 2 + 2 * primary.sum(axis=1) + rng.normal(0, noise, n_bags)
 
 
 def make_modes(
@@ -196,8 +179,7 @@ def make_modes(
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     References
     ----------
@@ -206,9 +188,7 @@ def make_modes(
 
     Examples
     --------
-    >>> from bagwise.datasets import make_modes
-    >>> bags, y = make_modes(max_modes=10)
-    >>> bags
+    >>> make_modes(max_modes=10)[0]
     Bags: 100 bags of 50 instances (5,000 in all), 2 features
     """
     rng = np.random.default_rng(random_state)
@@ -242,8 +222,7 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     References
     ----------
@@ -252,7 +231,6 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
 
     Examples
     --------
-    >>> from bagwise.datasets import make_entropy
     >>> bags, y = make_entropy()
     >>> train, test = bags[:50], bags[50:]
     """
@@ -262,9 +240,7 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
     turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]).transpose(2, 0, 1)
     root = turn @ base
     rows = rng.standard_normal((n_bags, instances, 2)) @ root.transpose(0, 2, 1)
-    variance = (root[:, 0] ** 2).sum(axis=1)
-    y = 0.5 * np.log(2 * math.pi * math.e * variance)
-    return Bags(rows.reshape(-1, 2), instances * np.arange(n_bags + 1)), y
+    return _equal_bags(rows), 0.5 * np.log(2 * math.pi * math.e * (root[:, 0] ** 2).sum(axis=1))
 
 
 N_FEATURES = 5
@@ -285,8 +261,7 @@ def make_law(
     * Fixed size (``s5=None``): 1,000 instances in each bag and noise 1. The published runs have ``data_seed``
       23 to 32.
     * Varying size: ``s5`` percent of the bags have 5 instances, 25 percent have 20, 25 percent have 100, the others
-      1,000; no noise. The published runs have ``data_seed`` 23 and ``s5`` in 0, 5, ..., 50. A good method
-      accounts for the uncertainty of small bags.
+      1,000; no noise. The published runs have ``data_seed`` 23 and ``s5`` in 0, 5, ..., 50.
 
     Parameters
     ----------
@@ -294,8 +269,7 @@ def make_law(
     s5 : float, optional
         Percentage of bags of five instances, from 0 to 50; None for the fixed size.
     parts : sequence of {"train", "estop", "val", "test"}, default all
-        Which parts to generate: 1,000, 500 (for early stopping), 500 (for choosing a model) and 1,000 bags. A part of
-        fixed size takes up to 40 MB.
+        Which parts to generate: 1,000, 500 (for early stopping), 500 (for choosing a model) and 1,000 bags.
 
     Returns
     -------
@@ -313,17 +287,12 @@ def make_law(
 
     Examples
     --------
-    >>> from bagwise.datasets import make_law
     >>> bags, y = make_law(23, s5=25, parts=["test"])["test"]
     >>> bags
     Bags: 1,000 bags of 5 to 1,000 instances (281,250 in all), 5 features
-    >>> y[:3].round(4)
-    array([6.4667, 7.2887, 6.2159])
     """
     if s5 is not None and not 0 <= s5 <= 50:
-        raise ValueError(
-            f"s5 must be a percentage of the bags, from 0 to 50, or None for bags of equal size, not {s5!r}"
-        )
+        raise ValueError(f"s5 must be a percentage from 0 to 50, or None for bags of equal size, not {s5!r}")
     unknown = [part for part in parts if part not in PART_SIZES]
     if unknown:
         raise ValueError(f"there is no part {unknown[0]!r}; the parts are {', '.join(PART_SIZES)}")
@@ -347,9 +316,7 @@ def _draw_part(seed: int, n_bags: int, shares, noise: float) -> tuple[Bags, np.n
     for start, stop, degrees in zip(offsets[:-1], offsets[1:], y, strict=True):
         shape = (stop - start, N_FEATURES)
         instances[start:stop] = rng.chisquare(degrees, size=shape) / degrees
-        instances[start:stop] += rng.normal(
-            scale=noise, size=shape
-        )  # drawn even without noise, to advance the generator
+        instances[start:stop] += rng.normal(scale=noise, size=shape)  # without noise, too: it advances the generator
     return Bags(instances, offsets), y
 
 
@@ -403,23 +370,15 @@ def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> 
     n_grid : int, default 1001
         Number of equally spaced targets, from 4 to 8, at which the posterior is computed.
 
-    References
-    ----------
-    H. C. L. Law, D. J. Sutherland, D. Sejdinovic, S. Flaxman, "Bayesian approaches to distribution regression",
-    AISTATS 2018.
-
     Examples
     --------
-    >>> from bagwise.datasets import law_bayes_optimal, make_law
     >>> bags, y = make_law(23, s5=25, parts=["test"])["test"]
     >>> posterior = law_bayes_optimal(bags)
     >>> round(float(((posterior.mean - y) ** 2).mean()), 3)  # the published optimum
     0.35
     """
     if noise != 0 and noise < 0.2:  # the numerical integral would need too many nodes
-        raise ValueError(
-            f"noise must be a standard deviation, 0 or at least 0.2 (the benchmark has 0 and 1), not {noise!r}"
-        )
+        raise ValueError(f"noise must be 0 or at least 0.2 (the benchmark has 0 and 1), not {noise!r}")
     grid = np.linspace(LOWEST, HIGHEST, n_grid)
     likelihood = _noisy_likelihood(bags, grid, noise) if noise > 0 else _gamma_likelihood(bags, grid)
     likelihood -= likelihood.max(axis=1, keepdims=True)  # so that exp neither overflows nor vanishes

@@ -68,15 +68,10 @@ def make_aerosol(
     albedo :math:`\omega` of the aerosol differ between bags and are not observed. Pixels lie uniformly in a disc; one
     cloud per scene is densest at its centre and thins out to an edge.
 
-    A cloud hides the aerosol, so the predictions of cloudy pixels fall back towards the mean target, and the
-    predictions of a bag are skewed: upwards in clean air, downwards in haze. Their median is therefore better than
-    their mean, and a regression on their distribution can be better than both.
-
     Parameters
     ----------
-    n_bags : int, default 200
-    instances : int, default 100
-        Number of pixels per bag.
+    n_bags, instances : int, default 200 and 100
+        Number of bags, and of pixels per bag.
     ragged : bool, default False
         Drop pixels that are more than half covered by cloud, and those outside the satellite's swath, which covers 20
         to 100 percent of a scene. The remaining pixels equal those of the same seed without this option.
@@ -88,45 +83,38 @@ def make_aerosol(
         Number of ground stations. Bags of one station share its surface, and `Bags.groups` holds the station. By
         default each bag has a separate surface and there are no groups.
     units : {"reflectance", "sensor"}, default "reflectance"
-        "reflectance": reflectances from 0 to 1 and the angles above. "sensor": values similar to the 740 unlabelled
-        pixels published for MISR1, with integer reflectances of medians 150 to 425 (there 152 to 415) and four angles,
-        the zenith of the sun and the scattering angles of the three cameras (fore, nadir, aft), with medians near 35,
-        76, 145 and 123 degrees.
+        "sensor" gives values similar to the 740 unlabelled pixels published for MISR1: integer reflectances of medians
+        150 to 425 (there 152 to 415), the zenith of the sun and the scattering angles of the three cameras (fore,
+        nadir, aft), with medians near 35, 76, 145 and 123 degrees.
     random_state : int, Generator or None, default 0
 
     Returns
     -------
-    bags : Bags
-    y : array of shape (n_bags,)
+    bags, y : Bags and array of shape (n_bags,)
 
     Notes
     -----
-    Physical: single scattering by air and aerosol, the slant path, the spectra of air, soil and vegetation; adjacent
-    visible bands have a correlation of 0.98, red and near infrared of 0.6. Assumed: the distributions of targets,
-    greenness and clouds, the gain of the sensor (one for all bands), and which four angles the published file contains
-    (there, the third has a median of 133).
+    Assumed, not physical: the distributions of targets, greenness and clouds, the gain of the sensor (one for all
+    bands), and which four angles the published file contains (there, the third has a median of 133).
 
     References
     ----------
-    Z. Wang, L. Lan, S. Vucetic, "Mixture model for multiple instance regression and applications in remote sensing",
-    IEEE Transactions on Geoscience and Remote Sensing, 2012 (the data sets MISR1 and MISR2).
+    Z. Wang, L. Lan, S. Vucetic, 2012, see `make_gaussian` (the data sets MISR1 and MISR2).
     J. E. Hansen, L. D. Travis, "Light scattering in planetary atmospheres", Space Science Reviews, 1974 (air).
     L. G. Henyey, J. L. Greenstein, "Diffuse radiation in the galaxy", Astrophysical Journal, 1941 (p).
 
     Examples
     --------
-    >>> from bagwise.datasets import make_aerosol
     >>> bags, y = make_aerosol(50, ragged=True, stations=5)
     >>> bags
     Bags: 50 bags of ... instances (... in all), 16 features, 5 groups
     """
     if units not in UNITS:
         raise ValueError(f"units must be 'reflectance' or 'sensor', not {units!r}")
-    if isinstance(cloud_fraction, str):
-        if cloud_fraction not in CLOUDS:
-            named = ", ".join(map(repr, CLOUDS))
-            raise ValueError(f"cloud_fraction must be a share, or one of {named}, not {cloud_fraction!r}")
-        cloud_fraction = CLOUDS[cloud_fraction]
+    if isinstance(cloud_fraction, str) and cloud_fraction not in CLOUDS:
+        named = ", ".join(map(repr, CLOUDS))
+        raise ValueError(f"cloud_fraction must be a share, or one of {named}, not {cloud_fraction!r}")
+    cloud_fraction = CLOUDS[cloud_fraction] if isinstance(cloud_fraction, str) else cloud_fraction
     if not 0 <= cloud_fraction < MOST_CLOUDY:
         raise ValueError(f"cloud_fraction must be a share from 0 to below {MOST_CLOUDY}, not {cloud_fraction!r}")
     if noise < 0:
@@ -243,15 +231,17 @@ def make_problem(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags,
     random_state : int, Generator or None, default 0
         Different seeds draw different bags of the same problem.
 
+    Returns
+    -------
+    bags, y : Bags and array of shape (n_bags,)
+
     Notes
     -----
-    The design is bagwise's own. Predicting the mean has a root mean squared error of about 0.89, 1.96, 0.73 and 2.3.
+    Predicting the mean has a root mean squared error of about 0.89, 1.96, 0.73 and 2.3.
 
     Examples
     --------
-    >>> from bagwise.datasets import make_problem
-    >>> bags, y = make_problem("prime")
-    >>> bags.shape
+    >>> make_problem("prime")[0].shape
     (200, 8)
     """
     if kind not in KINDS:
@@ -316,14 +306,11 @@ def make_drift(n_bags: int = 300, *, trend: float = 1.0, drift: float = 1.5, ran
 
     Returns
     -------
-    bags : Bags
-        In order of time, with ``bags.time``.
-    y : array of float64
+    bags, y : Bags in order of time, with ``bags.time``, and array of shape (n_bags,)
 
     Examples
     --------
-    >>> import bagwise as bw
-    >>> bags, y = bw.datasets.make_drift(60)
+    >>> bags, y = make_drift(60)
     >>> bags.shape, float(bags.time[0]), float(bags.time[-1])
     ((60, 4), 0.0, 1.0)
     """
@@ -341,9 +328,7 @@ def make_drift(n_bags: int = 300, *, trend: float = 1.0, drift: float = 1.5, ran
 def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -> tuple[Bags, np.ndarray]:
     r"""Simulate districts of 60 to 200 people; the target is the share that supports a motion.
 
-    The features are age, sex (1 or 2) and income.
-
-    A person supports it with probability
+    The features are age, sex (1 or 2) and income. A person supports it with probability
 
     p = 1 / (1 + exp(0.4 - 0.05 (age - 45) - 0.8 [sex = 2] + 0.5 income - context (centre - 45) / 8)),
 
@@ -358,13 +343,12 @@ def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -
         Effect of the mean age of the district on the support of each person, which totals do not show.
     random_state : int, Generator or None, default 0
 
-    Notes
-    -----
-    The design is bagwise's own.
+    Returns
+    -------
+    bags, y : Bags and array of shape (n_bags,)
 
     Examples
     --------
-    >>> from bagwise.datasets import make_districts
     >>> bags, y = make_districts(40)
     >>> bags.feature_names, sorted(bags.kept)
     (('age', 'sex', 'income'), ['chance'])
@@ -413,24 +397,18 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
 
     Returns
     -------
-    bags : Bags
-    y : array
-        The mean of the values of a bag with noise ("surface", "shifted"), or a count.
-    values : array
-        The value of every instance; in "counts" and "swiss-roll" a rate, per unit of population or per point.
-
-    Notes
-    -----
-    "swiss-roll" is drawn as in the paper, with our own random numbers and rotation; the others are bagwise's own.
+    bags, y, values : Bags, and arrays with an entry per bag and per instance
+        y is the mean of the values of a bag with noise ("surface", "shifted"), or a count. In "counts" and "swiss-roll"
+        a value is a rate, per unit of population or per point.
 
     References
     ----------
+    "swiss-roll" is drawn as in the paper, with other random numbers and another rotation:
     H. C. L. Law, D. Sejdinovic, E. Cameron, T. C. D. Lucas, S. Flaxman, K. Battle, K. Fukumizu, "Variational learning
     on aggregate outputs with Gaussian processes", NeurIPS 2018.
 
     Examples
     --------
-    >>> from bagwise.datasets import make_instance_map
     >>> bags, y, rate = make_instance_map("counts", 50)
     >>> bags
     Bags: 50 bags of 20 to 59 instances (1,917 in all), 3 features, with instance weights
@@ -496,7 +474,7 @@ INSTANCE_MAPS |= {"shifted": partial(_surface, corner=UPPER_RIGHT, deviation=0.0
 INSTANCE_MAPS |= {"counts": _counts, "swiss-roll": _swiss_roll}
 
 
-SIMULATIONS = {
+SIMULATIONS: dict[str, tuple[Callable, str]] = {
     "aerosol": (partial(make_aerosol, ragged=True), "satellite pixels around ground stations, clouds included"),
     "districts": (make_districts, "the share of supporters in districts of people; ecological inference"),
     "gaussian": (make_gaussian, "noisy copies of a hidden value (Wang et al. 2012)"),
@@ -512,24 +490,11 @@ SIMULATIONS = {
 
 
 def simulate(name: str, n_bags: int = 200, *, random_state=0):
-    """Return bags and targets of the simulation ``name``.
-
-    Examples
-    --------
-    >>> bags, y = simulate("prime", 50)
-    >>> bags.shape
-    (50, 8)
-    """
-    make = simulation(name)
-    if n_bags < 1:
-        raise ValueError(f"n_bags must be at least 1, not {n_bags}")
-    return make(n_bags, random_state=random_state)
-
-
-def simulation(name: str):
-    """Return the function that makes the simulation ``name``."""
+    """Return bags and targets of the simulation ``name``."""
     if name not in SIMULATIONS:
         close = difflib.get_close_matches(name, SIMULATIONS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"there is no data set {name!r}{hint} The data sets are: {', '.join(SIMULATIONS)}")
-    return SIMULATIONS[name][0]
+    if n_bags < 1:
+        raise ValueError(f"n_bags must be at least 1, not {n_bags}")
+    return SIMULATIONS[name][0](n_bags, random_state=random_state)

@@ -1,9 +1,4 @@
-"""Bag means of feature maps, and similarities of bags to prototypes, in time linear in the number of instances.
-
-The map is any transformer (`FeatureMean`), similarities to landmarks (`NystroemMean`) or random frequencies
-(`PhaseMean`). `Similarity` is the maximum or mean similarity to each prototype. Landmarks and prototypes are instances
-that represent all instances (`pick_prototypes`).
-"""
+"""Bag means of feature maps, and similarities to landmarks or prototypes, in time linear in the number of instances."""
 
 from __future__ import annotations
 
@@ -11,31 +6,29 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
+from scipy.spatial.distance import cdist
 from sklearn.base import clone
+from sklearn.cluster import KMeans
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import check_options, one_of, whole_number
 from bagwise.bags.segments import row_blocks, segment_max, segment_sum
+from bagwise.bags.validation import check_options, one_of, whole_number
 from bagwise.embeddings.kernel_mean import spectral_root, spread_of
-from bagwise.embeddings.landmarks import k_means_centres
 from bagwise.embeddings.summaries import Embedding
-from bagwise.kernels import Gaussian, Kernel, with_bandwidth
-from bagwise.kernels.formulas import FourierFeatures, kernel_matrices, row_keys
+from bagwise.execution.resources import one_thread
+from bagwise.kernels import Gaussian, Kernel, MedianDistance, with_bandwidth
+from bagwise.kernels.bandwidths import draw_instances
+from bagwise.kernels.formulas import FourierFeatures, kernel_matrices, mean_and_scale, row_keys, sample_rows
 
 ROWS_PER_CENTRE = 20  # maximum number of rows per centre that k-means uses
 
 
-def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_state: int = 0) -> np.ndarray:
+def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", random_state: int = 0) -> np.ndarray:
     """Return at most ``n`` distinct rows ("random"), or the centres of ``n`` clusters ("k-means").
 
     Rows are drawn by a hash of their content and the seed, so the order of the bags and of their instances does not
     matter. If there are at most ``n`` distinct rows, all are returned.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pick_prototypes(np.array([[1.0], [2.0], [1.0]]), 5).tolist() in ([[1.0], [2.0]], [[2.0], [1.0]])
-    True
     """
     one_of(pick, ("random", "k-means"), "pick")
     whole_number(n, "the number of prototypes")
@@ -51,13 +44,49 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", *, random_st
     return k_means_centres(sample, n, np.random.RandomState(random_state))
 
 
+def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState, *, starts: int = 1) -> np.ndarray:
+    """Return the centres of n clusters of the rows, by k-means from `_distant_rows`: the first of the best starts."""
+    with one_thread():  # sums over several threads round differently from run to run
+        runs = [KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X) for _ in range(starts)]
+    limit = (1 + 1e-9) * min(run.inertia_ for run in runs)  # so that rounding does not decide
+    return next(run.cluster_centers_ for run in runs if run.inertia_ <= limit)
+
+
+def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int]:
+    """Return indices of n rows by k-means++: each is the best of a few candidates, drawn by squared distance.
+
+    Sums of squared distances that are equal up to rounding, which differs between CPUs, are ties.
+    """
+    trials = 2 + int(np.log(n))
+    chosen = [int(rng.uniform() * len(X))]
+    nearest = cdist(X[chosen], X, "sqeuclidean")[0]
+    while len(chosen) < n:
+        candidates = np.searchsorted(np.cumsum(nearest), rng.uniform(size=trials) * nearest.sum())
+        candidates = np.unique(np.minimum(candidates, len(X) - 1))
+        distances = np.minimum(nearest, cdist(X[candidates], X, "sqeuclidean"))
+        sums = distances.sum(axis=1)
+        best = np.flatnonzero(sums <= sums.min() * (1 + 1e-9))[0]
+        chosen.append(int(candidates[best]))
+        nearest = distances[best]
+    return chosen
+
+
 def whitening(gram: np.ndarray) -> np.ndarray:
-    """Return W with W Wᵀ the pseudo-inverse of a Gram matrix, without directions lost to rounding."""
+    """Return W with W Wᵀ the pseudo-inverse of a Gram matrix, without directions lost to rounding.
+
+    Usually none is lost. A Cholesky factor then takes a sixth of the time of an eigendecomposition.
+    """
+    factor, not_positive = dpotrf(gram, lower=1)
+    if not not_positive:
+        inverse, _ = dtrtri(factor, lower=1)
+        largest, one_by_smallest = np.trace(gram), (inverse**2).sum()  # bounds of the eigenvalues
+        if len(gram) * np.finfo(float).eps * largest * one_by_smallest < 1:
+            return inverse.T
     vectors, root = spectral_root(gram)
     return vectors / root
 
 
-BLOCK_ROWS = 2048  # instances per block; 500 features of a block fit into the cache
+BLOCK_ROWS = 512  # instances per block; 500 features of a block fit into the cache
 LANDMARKS = (100, 500)  # minimum and maximum of the default number
 PAIRS = 10**8  # pairs of instance and landmark (a few seconds), above which the default number is reduced
 
@@ -66,7 +95,7 @@ class FeatureMean(Embedding):
     r"""Bag mean of a feature map of the instances, z_i = 1/L_i Σ_l φ(x_il).
 
     With random Fourier features, φ(x)·φ(x') ≈ k(x, x') and z_i·z_j ≈ 1/(L_i L_j) ΣΣ k(x_il, x_jm): the kernel mean in
-    linear time. Features are computed in blocks of instances, so memory does not grow with their number.
+    linear time.
 
     Parameters
     ----------
@@ -85,10 +114,6 @@ class FeatureMean(Embedding):
     >>> bags = bw.from_arrays([np.array([1.0, 3.0]), np.array([5.0])])
     >>> FeatureMean(PolynomialFeatures(2)).fit_transform(bags).tolist()
     [[1.0, 2.0, 5.0], [1.0, 5.0, 25.0]]
-
-    References
-    ----------
-    Rahimi & Recht (2007), Random features for large-scale kernel machines.
     """
 
     is_mean = True
@@ -116,7 +141,7 @@ class NystroemMean(Embedding):
 
     With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) C^{-1/2}. The inner product z_i·z_j is that
     of the embeddings projected onto the span of k(·, u). It *equals* the double sum of `KernelMean` if every training
-    instance is a landmark: small data are treated exactly, large data in linear time.
+    instance is a landmark.
 
     Parameters
     ----------
@@ -125,22 +150,18 @@ class NystroemMean(Embedding):
     landmarks : int or "auto", default "auto"
         m, the largest number of landmarks. "auto" is 500, and less for more than 200,000 instances, but at least 100.
     pick : {"random", "k-means"}, default "random"
-        Whether landmarks are training instances, drawn by a hash of their content, or centres of clusters of them,
-        which cover the data better and cost more.
+        Whether landmarks are training instances, or centres of clusters of them, which cover the data better and cost
+        more.
     units : {"spread", "label"}, default "spread"
         Whether instances are first divided by the root of their total variance, as in `KernelMean`.
     random_state : int, default 0
 
     Attributes
     ----------
-    landmarks_ : array (landmarks, features)
-        In the units of the kernel.
-    whitening_ : array (landmarks, columns)
-        C^{-1/2}, without eigenvalues lost to rounding.
-    spread_ : float
-        Divisor of the instances.
-    kernel_ : Kernel
-        The kernel, with a number as bandwidth.
+    landmarks_, whitening_ : arrays (landmarks, features), (landmarks, columns)
+        U in the units of the kernel, and C^{-1/2} without eigenvalues lost to rounding.
+    spread_, kernel_ : float, Kernel
+        Divisor of the instances; the kernel with a number as bandwidth.
 
     Examples
     --------
@@ -169,29 +190,26 @@ class NystroemMean(Embedding):
     def fit(self, bags, y=None) -> NystroemMean:
         bags = check_bags(bags, fitting=self, allow_weights=True)
         check_options(self, units=("spread", "label"))
-        if not self._kernel.positive_definite:
-            raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.spread_ = spread_of(bags.instances) if self.units == "spread" else 1.0
         most: Any = int(np.clip(PAIRS // bags.n_instances, *LANDMARKS)) if self.landmarks == "auto" else self.landmarks
-        chosen = pick_prototypes(bags.instances, most, self.pick, random_state=self.random_state)
-        self.landmarks_ = chosen / self.spread_
+        self.landmarks_ = pick_prototypes(bags.instances, most, self.pick, self.random_state) / self.spread_
         self._fit_kernel()
         remember_columns(self, bags)
         return self
 
     def _fit_kernel(self) -> None:
+        if not self._kernel.positive_definite:
+            raise ValueError(f"{type(self._kernel).__name__} is not positive definite and has no feature map")
         self.kernel_ = with_bandwidth(self._kernel, self.landmarks_)
         self.whitening_ = whitening(self.kernel_(self.landmarks_, self.landmarks_))
 
     def fit_grid(self, bags, y, settings: Iterable[dict]) -> Iterator[tuple[dict, Embedding, np.ndarray]]:
         """Fit a copy per setting, as `Embedding.fit_grid`; settings of the kernel share landmarks and distances."""
         settings = list(settings)
-        unfitted = [clone(self).set_params(**setting) for setting in settings]
-        if any(setting.keys() != {"kernel"} for setting in settings) or not all(
-            embedding._kernel.positive_definite for embedding in unfitted
-        ):
+        if any(setting.keys() != {"kernel"} for setting in settings):
             yield from super().fit_grid(bags, y, settings)
             return
+        unfitted = [clone(self).set_params(**setting) for setting in settings]
         bags = check_bags(bags, allow_weights=True)
         first = unfitted[0].fit(bags)
         for other in unfitted[1:]:
@@ -206,6 +224,11 @@ class NystroemMean(Embedding):
         bags = check_bags(bags, fitted=self, allow_weights=True)
         # The mean before C^{-1/2}, so that the product is per bag and not per instance.
         return mean_of_features(self._similarities, bags) @ self.whitening_
+
+    def project(self, bags, coef: np.ndarray) -> np.ndarray:
+        # C^{-1/2} coef first: it amplifies the rounding of products with it, which depends on the number of bags.
+        bags = check_bags(bags, fitted=self, allow_weights=True)
+        return np.einsum("ij,j->i", mean_of_features(self._similarities, bags), self.whitening_ @ coef)
 
     @property
     def _kernel(self):
@@ -243,26 +266,16 @@ class PhaseMean(Embedding):
 
         √(2/m) (c, s) / √(c² + s²).
 
-    Independent noise multiplies the characteristic function of a bag by that of the noise, which is real for a
-    symmetric distribution and positive for the usual ones (Gaussian, Laplace, Cauchy). It multiplies c and s by the
-    same number and does not change their ratio, so a bag of noisy instances has the features of one without noise, up
-    to sampling error. That error matters where √(c² + s²) is small, so frequencies should be low (bandwidths of 1 and
-    above) and bags large.
+    Independent symmetric noise (Gaussian, Laplace, Cauchy) multiplies c and s by the same positive number, so a bag of
+    noisy instances has the features of one without noise, up to sampling error. That error matters where √(c² + s²) is
+    small, so frequencies should be low (bandwidths of 1 and above) and bags large.
 
     Parameters
     ----------
     n_features : int, default 500
         m, even: two features per frequency.
-    bandwidth : float, default 1.0
-        Factor of the median rule of `FourierFeatures`.
-    kernel : {"gaussian", "matern32", "matern52"}, default "gaussian"
-        Kernel from whose spectrum frequencies are drawn.
-    random_state : int, default 0
-
-    Attributes
-    ----------
-    fourier_ : FourierFeatures
-        Fitted on the instances.
+    bandwidth, kernel, random_state
+        As in `FourierFeatures`, whose frequencies are used.
 
     Examples
     --------
@@ -318,9 +331,7 @@ class MinusDistance(Kernel):
     def __init__(self):
         pass
 
-    @property
-    def positive_definite(self) -> bool:
-        return False
+    positive_definite = False
 
     def _check(self) -> None:
         pass
@@ -333,8 +344,7 @@ class Similarity(Embedding):
     r"""Similarity of each bag to P prototypes c_k by its nearest instance, s(c_k, bag) = max_l k(x_l, c_k).
 
     A linear model on these columns can learn that the target is high if any instance is similar to c_k, which a model
-    on means cannot. The maximum over more instances is larger by chance, so large bags are more similar to everything;
-    ``pool="mean"`` has no such effect.
+    on means cannot. The maximum over more instances is larger by chance; ``pool="mean"`` has no such effect.
 
     Parameters
     ----------
@@ -343,17 +353,15 @@ class Similarity(Embedding):
     prototypes : int, default 500
         P, the largest number of prototypes.
     pick : {"random", "k-means"}, default "random"
-        Whether prototypes are training instances, drawn by a hash of their content, or centres of clusters of them.
+        Whether prototypes are training instances, or centres of clusters of them.
     pool : {"max", "mean"}, default "max"
         Whether the similarity of a bag is the maximum or the mean over its instances.
     random_state : int, default 0
 
     Attributes
     ----------
-    prototypes_ : array (prototypes, features)
-        In units of ``spread_``.
-    spread_ : float
-        Root of the total variance of the instances, which divides them.
+    prototypes_, spread_ : array (prototypes, features), float
+        Prototypes in units of ``spread_``, the root of the total variance of the instances.
 
     Examples
     --------
@@ -361,9 +369,8 @@ class Similarity(Embedding):
     >>> bags = bw.from_arrays([np.array([0.0, 5.0]), np.array([1.0])])
     >>> similarity = Similarity(MinusDistance())
     >>> Z = similarity.fit_transform(bags) * similarity.spread_
-    >>> prototypes = (similarity.prototypes_[:, 0] * similarity.spread_).round()
-    >>> dict(zip(prototypes.tolist(), Z[1].round().tolist()))[5.0]
-    -4.0
+    >>> sorted(Z[1].round().tolist())  # to 5, 0 and 1
+    [-4.0, -1.0, -0.0]
 
     References
     ----------
@@ -380,15 +387,13 @@ class Similarity(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Return whether the row of a bag is the mean of the rows of its instances."""
         return self.pool == "mean"
 
     def fit(self, bags, y=None) -> Similarity:
         bags = check_bags(bags, fitting=self, allow_weights=self.pool == "mean")
         check_options(self, pool=("max", "mean"))
         self.spread_ = spread_of(bags.instances)
-        chosen = pick_prototypes(bags.instances, self.prototypes, self.pick, random_state=self.random_state)
-        self.prototypes_ = chosen / self.spread_
+        self.prototypes_ = pick_prototypes(bags.instances, self.prototypes, self.pick, self.random_state) / self.spread_
         remember_columns(self, bags)
         return self
 
@@ -405,3 +410,154 @@ class Similarity(Embedding):
     def _similarities(self, rows: np.ndarray) -> np.ndarray:
         kernel = Gaussian(0.5) if self.kernel is None else self.kernel
         return kernel(np.divide(rows, self.spread_, dtype=np.float64), self.prototypes_)
+
+
+LANDMARK_BLOCK = 8192  # rows per block: 4 MB of similarities to 60 landmarks
+DRAWN = 5000  # number of sampled instances from which landmarks are computed
+
+
+class LandmarkMean(Embedding):
+    r"""Bag means μ̂_i of φ(x) = [k(x, u_1) .. k(x, u_s)] over the instances x of bag i, for landmarks u.
+
+    Before the kernel, features are standardised and divided by sqrt(median squared distance / 2), so that a bandwidth
+    of 1 is the usual rule.
+
+    The mean of a bag of N instances has the sampling covariance Σ/N, with Σ the covariance of φ within a bag. The fit
+    estimates Σ as ``noise_`` for regressors that take bag size into account. With instance weights the mean is
+    weighted, and N is (Σ w)² / Σ w², the effective size of the bag.
+
+    Parameters
+    ----------
+    kernel : Kernel, default Gaussian(1.0)
+        Its bandwidth may be a rule, such as `MarginalPseudolikelihood`.
+    landmarks : int, default 60
+        s; fewer if the instances have fewer distinct values.
+    placement : {"kmeans", "random", "quantiles"}, default "kmeans"
+        Centres of k-means on at most 5,000 sampled instances, a random choice of them, or their evenly spaced
+        quantiles (for one feature).
+    draw : {"bags", "rows"}, default "bags"
+        How instances are sampled. "bags" gives each bag the same weight. "rows" takes distinct rows by a hash of their
+        content, which is possible for a stream of rows; mean and deviation of the features are those of the sample.
+    random_state : int, default 0
+
+    Attributes
+    ----------
+    landmarks_, kernel_ : array (s, n_features), Kernel
+        Landmarks in the units of the kernel; the kernel with a number as bandwidth.
+    centre_, scale_ : array (n_features,)
+        The kernel is evaluated at ``(x - centre_) / scale_``.
+    unit_ : float
+        sqrt(median squared distance / 2) of standardised instances.
+    noise_ : array (s, s)
+        Unbiased covariance of φ within a bag, averaged over the training bags with at least two instances; zero if
+        there are none.
+
+    Examples
+    --------
+    >>> import numpy as np, bagwise as bw
+    >>> rng = np.random.default_rng(0)
+    >>> bags = bw.from_arrays([rng.normal(size=(size, 2)) for size in (3, 40, 7)])
+    >>> embedding = LandmarkMean(landmarks=4)
+    >>> embedding.fit_transform(bags).shape, embedding.noise_.shape
+    ((3, 4), (4, 4))
+
+    References
+    ----------
+    Law, Sutherland, Sejdinovic, Flaxman (2018), Bayesian approaches to distribution regression.
+    """
+
+    is_mean = True
+
+    def __init__(
+        self, kernel=None, *, landmarks: int = 60, placement: str = "kmeans", draw: str = "bags", random_state: int = 0
+    ):
+        self.kernel = kernel
+        self.landmarks = landmarks
+        self.placement = placement
+        self.draw = draw
+        self.random_state = random_state
+
+    def fit_transform(self, bags, y=None) -> np.ndarray:
+        bags = check_bags(bags, fitting=self, allow_weights=True)
+        self._check(bags)
+        remember_columns(self, bags)
+        if self.draw == "bags":
+            self._place(draw_instances(bags, DRAWN, random_state=self.random_state), bags.instances)
+        else:
+            self._place(bags.instances[sample_rows(bags.instances, *self.sampling())].astype(np.float64))
+        unbias = unbiasing(bags.effective_sizes())
+        means, second = self.means_and_products(bags, unbias)
+        self.keep_noise_sums(second, (means.T * unbias) @ means, int(np.count_nonzero(unbias)))
+        return means
+
+    def fit_sample(self, bags, rows) -> LandmarkMean:
+        """Fit with ``draw="rows"`` from the rows of the `sampling`, for data that are not in memory.
+
+        ``bags`` only name the columns. `keep_noise_sums` completes the fit, from sums of `means_and_products`.
+        """
+        self._check(bags)
+        remember_columns(self, bags)
+        self._place(rows.astype(np.float64))
+        return self
+
+    def sampling(self) -> tuple[int, int]:
+        """Return the number of distinct rows from which landmarks are computed, and the seed of `row_keys`."""
+        return DRAWN, self.random_state
+
+    def similarities(self, X: np.ndarray) -> np.ndarray:
+        """Return φ of each row."""
+        return self.kernel_((X - self.centre_) / self.scale_, self.landmarks_)
+
+    def keep_noise_sums(self, second: np.ndarray, outer: np.ndarray, n: int) -> None:
+        """Compute ``noise_`` from two sums over bags of `unbiasing`, times the bag mean of φφᵀ and times μ̂μ̂ᵀ.
+
+        n is the number of bags with a factor above zero.
+        """
+        self.noise_ = (second - outer) / max(n, 1)
+
+    def transform(self, bags) -> np.ndarray:
+        return self.means_and_products(check_bags(bags, fitted=self, allow_weights=True))[0]
+
+    def _check(self, bags: Bags) -> None:
+        check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
+        whole_number(self.landmarks, "landmarks")
+        if self.placement == "quantiles" and bags.n_features != 1:
+            raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
+
+    def _place(self, drawn: np.ndarray, scaling: np.ndarray | None = None) -> None:
+        """Scale by the columns of ``scaling``, by default those sampled, and choose kernel and landmarks."""
+        self.centre_, scale = mean_and_scale(drawn if scaling is None else scaling, constant=np.inf)  # in no distance
+        drawn = (drawn - self.centre_) / scale
+        self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
+        self.scale_ = scale * self.unit_
+        drawn /= self.unit_
+        self.kernel_ = with_bandwidth(Gaussian() if self.kernel is None else self.kernel, drawn)
+        self.landmarks_ = self._choose(drawn)
+
+    def _choose(self, drawn: np.ndarray) -> np.ndarray:
+        distinct = np.unique(drawn, axis=0)
+        if len(distinct) <= self.landmarks:
+            return distinct
+        if self.placement == "quantiles":
+            return np.unique(np.quantile(drawn, (np.arange(self.landmarks) + 0.5) / self.landmarks, axis=0), axis=0)
+        rng = np.random.RandomState(self.random_state)
+        if self.placement == "random":
+            return distinct[rng.choice(len(distinct), self.landmarks, replace=False)]
+        return k_means_centres(drawn, self.landmarks, rng)
+
+    def means_and_products(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
+        s, share = len(self.landmarks_), bags.shares()
+        means, second = np.zeros((len(bags), s)), np.zeros((s, s))
+        for rows, touched, offsets in row_blocks(bags.offsets, LANDMARK_BLOCK):
+            phi = self.similarities(bags.instances[rows])
+            means[touched] += segment_sum(phi * share[rows, None], offsets)
+            if weights is not None:
+                second += (phi.T * (share[rows] * np.repeat(weights[touched], np.diff(offsets)))) @ phi
+        return means, second
+
+
+def unbiasing(sizes: np.ndarray) -> np.ndarray:
+    """Return N / (N - 1) per bag of (effective) size N, the factor that makes Σ w φφᵀ - μ̂μ̂ᵀ unbiased; 0 if N is 1."""
+    several = sizes > 1 + 1e-9
+    return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)

@@ -1,11 +1,7 @@
 """Kernel mean embeddings of bags; for scalars in linear time, by a Chebyshev series of the kernel.
 
-`mean_gram` sums the kernel over all pairs of instances of two bags, in blocks of bounded memory, on the CPU or a GPU.
-
 A smooth kernel on an interval is a short series, k(a, b) = Σ_uv l_u(a) k(t_u, t_v) l_v(b), exact to rounding, so the
-mean of k(·, x) over a bag follows from the bag means of a few polynomials (`Interpolant`). A short series is the
-beginning of a longer one on the same interval, so the means of the longest serve all kernels of a grid
-(`KernelMean.fit_grid`).
+mean of k(·, x) over a bag follows from the bag means of a few polynomials (`Interpolant`).
 """
 
 from __future__ import annotations
@@ -20,8 +16,8 @@ from numpy.polynomial.chebyshev import chebval
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import check_options, one_of
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
+from bagwise.bags.validation import check_options, one_of
 from bagwise.embeddings.summaries import Embedding
 from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
@@ -35,31 +31,17 @@ WORTH = 1e9  # pairs of instances above which a GPU is used by default: about te
 def mean_gram(kernel, rows: Bags, columns: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
     r"""Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), for bag i of ``rows`` and bag j of ``columns``.
 
-    With instance weights, of either side, the means are weighted: Σ_l Σ_m w_il w_jm k(x_il, x_jm) / Σ_l w_il Σ_m w_jm.
-
-    Parameters
-    ----------
-    kernel : Kernel
-    rows : Bags
-    columns : Bags, optional
-        By default ``rows``; the result is then symmetric.
-    device : {"cpu", "cuda", "auto"}, default "cpu"
-        "auto" takes a GPU if there is one and the pairs are many.
-    precision : {"float64", "float32"}, default "float64"
-        Precision of kernel values on a GPU; sums over blocks are in double precision.
-
-    Returns
-    -------
-    array (bags of ``rows``, bags of ``columns``)
+    Without ``columns`` they are the rows. With instance weights, of either side, the means are weighted. ``device`` is
+    "cpu", "cuda" or "auto" (a GPU if there is one and the pairs are many), and ``precision`` that of kernel values on a
+    GPU; sums over blocks are in double precision.
     """
     one_of(precision, ("float64", "float32"), "precision")
     symmetric, columns = columns is None, rows if columns is None else columns
     place = settled(device, worth=float(rows.n_instances) * columns.n_instances >= WORTH)
+    size, (A, B), sum_over_bags = BLOCK, (rows.instances, columns.instances), segment_sum
     shares = [None if bags.weights is None else bags.shares() for bags in (rows, columns)]
-    if place == "cpu":
-        size, (A, B), sum_over_bags = BLOCK, (rows.instances, columns.instances), segment_sum
-        sums = np.zeros((len(rows), len(columns)))
-    else:
+    sums = np.zeros((len(rows), len(columns)))
+    if place != "cpu":
         announce("kernel means", place)
         size = DEVICE_BLOCK
         A, B, shares, sum_over_bags, sums = _on_device(place, precision, kernel, rows, columns, shares)
@@ -100,21 +82,12 @@ def _on_device(device: str, precision: str, kernel, rows: Bags, columns: Bags, s
     return A, B, [None if share is None else upload(share) for share in shares], sum_over_bags, sums
 
 
-def squared_norms(kernel, bags: Bags) -> np.ndarray:
-    r"""Compute 1/L_i² Σ_l Σ_m k(x_il, x_im), the squared norm of each embedding, weighted as `mean_gram`."""
-    return np.array([mean_gram(kernel, bags[[i]])[0, 0] for i in range(len(bags))])
-
-
 LENGTHS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 PADDING = 0.1  # share of the range added on both sides, so that most new values are inside
 CHECKED = 129  # number of points at which kernel and series are compared
 ROWS = 2048  # rows per block, so that the basis values stay in the cache
 ROUNDING = 64 * np.finfo(float).eps
 LARGEST_TOLERANCE = 1e-6
-
-
-class NarrowKernelError(ValueError):
-    """Kernel too narrow for a short polynomial series."""
 
 
 class KernelMean(Embedding):
@@ -125,10 +98,9 @@ class KernelMean(Embedding):
     weights the embedding is Σ_l w_l k(·, x_l) / Σ_l w_l; the spread of the instances is unweighted.
 
     For scalars and a smooth kernel the rows are bag means of a short polynomial basis, exact to ``tolerance`` and
-    linear in the number of instances. Values beyond the padded training range are evaluated by the kernel against the
-    nodes, which is the value of the fitted function there; nothing is clipped or extrapolated. Otherwise (several
-    features, a kernel with a kink or far narrower than the range) the sums over pairs are exact, computed in blocks,
-    and the rows are coordinates in the span of the training bags.
+    linear in the number of instances; values beyond the padded training range are evaluated by the kernel itself.
+    Otherwise (several features, a kernel with a kink or far narrower than the range) the sums over pairs are exact,
+    computed in blocks, and the rows are coordinates in the span of the training bags.
 
     Parameters
     ----------
@@ -136,7 +108,7 @@ class KernelMean(Embedding):
         Its bandwidth is a number or a rule, such as ``Gaussian(MedianDistance())``, fitted on the training instances.
     units : {"spread", "label"}, default "spread"
         "spread" divides the instances by the root of their total variance over the training instances, so that a
-        bandwidth of 1 is one standard deviation. "label" leaves them in their units, as in the paper.
+        bandwidth of 1 is one standard deviation. "label" leaves them in their units.
     map : {"auto", "chebyshev", "exact"}, default "auto"
         Whether rows are computed from a series or from sums over pairs. "auto" uses a series where one is short enough.
     columns : {"features", "gram"}, default "features"
@@ -149,8 +121,7 @@ class KernelMean(Embedding):
         Values further than this many spreads from the mean of the training values are clipped, in training too, so that
         a few outliers do not stretch the range and lengthen the series.
     device : {"cpu", "cuda", "auto"}, default "cpu"
-        Where sums over pairs are computed; "auto" takes a GPU if torch sees one and the pairs are many. A series is
-        always computed on the CPU.
+        Where sums over pairs are computed; "auto" takes a GPU if torch sees one and the pairs are many.
     precision : {"float64", "float32"}, default "float64"
         Precision of kernel values on a GPU; sums over blocks are in double precision.
 
@@ -160,15 +131,12 @@ class KernelMean(Embedding):
         The map that is used.
     length_, error_ : int, float
         Number of nodes of the series and its error.
-    spread_ : float
-        Divisor of the instances.
-    kernel_ : Kernel
-        The kernel, with a number as bandwidth.
+    spread_, kernel_ : float, Kernel
+        Divisor of the instances; the kernel with a number as bandwidth.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> from bagwise.embeddings import KernelMean
     >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
     >>> Z = KernelMean(units="label").fit_transform(bags)
     >>> float(Z[0] @ Z[1]).__round__(6) == round(float(np.exp(-2.0) + np.exp(-0.5)) / 2, 6)
@@ -204,17 +172,16 @@ class KernelMean(Embedding):
         self.device = device
         self.precision = precision
 
-    def fit(self, bags, y=None) -> KernelMean:
-        self.fit_transform(bags)
-        return self
-
     def fit_transform(self, bags, y=None) -> np.ndarray:
         scaled = self._fit_interval(check_bags(bags, fitting=self, allow_weights=True))
         self._fit_kernel(scaled)
         return self._training_rows(scaled)
 
     def fit_grid(self, bags, y, settings) -> Iterator[tuple[dict, KernelMean, np.ndarray]]:
-        """Fit a copy per setting, as `Embedding.fit_grid`, sharing polynomial means between kernels on one interval."""
+        """Fit a copy per setting, as `Embedding.fit_grid`.
+
+        A short series is the beginning of a longer one on the same interval, so kernels share the means of the longest.
+        """
         bags = check_bags(bags, allow_weights=True)
         intervals: dict[tuple, tuple[KernelMean, Bags]] = {}  # keyed by the parameters that determine the interval
         grid: list[tuple[tuple, dict, KernelMean]] = []
@@ -237,38 +204,39 @@ class KernelMean(Embedding):
     def transform(self, bags) -> np.ndarray:
         scaled = self._new(bags)
         if self.map_ == "chebyshev":
-            return self._from_series(scaled)
+            rows = self.rows_of(self.interpolant_.means(scaled))
+            outside, direct = self._outside(scaled, self.outside_)
+            if len(outside):
+                bag = np.searchsorted(scaled.offsets, outside, side="right") - 1
+                np.add.at(rows, bag, direct * scaled.shares()[outside, None])
+            return rows
         gram = mean_gram(self.kernel_, scaled, self.training_, device=self.device, precision=self.precision)
         return gram if self.columns == "gram" else gram @ self.to_features_
 
     def _new(self, bags) -> Bags:
         """Return new bags with the scaling that the kernel uses."""
         scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
-        return self._clipped(scaled) if self.beyond == "clip" or self.reach is not None else scaled
+        clip = self.beyond == "clip" or self.reach is not None
+        return scaled.replace(np.clip(scaled.instances, *self.range_)) if clip else scaled
 
     def polynomial_means(self, bags) -> np.ndarray:
         """Return the mean of each Chebyshev polynomial of the series over each training bag."""
         return self.interpolant_.means(self._new(bags))
-
-    def _clipped(self, scaled: Bags) -> Bags:
-        return scaled.replace(np.clip(scaled.instances, *self.range_))
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
         """Compute ``transform(bags) @ coef``; with a series, the bag mean of one function of the values."""
         if getattr(self, "map_", None) != "chebyshev":
             return super().project(bags, coef)
         scaled = self._new(bags)
-        values = scaled.instances[:, 0]
-        function = self.interpolant_.evaluate(self.to_features_ @ coef, values)
-        outside = np.flatnonzero(~self.interpolant_.inside(values))
-        if len(outside):
-            direct = self.kernel_(values[outside], self.interpolant_.nodes)
-            function[outside] = np.einsum("ij,j->i", direct, self.outside_ @ coef)
+        function = self.interpolant_.evaluate(self.to_features_ @ coef, scaled.instances[:, 0])
+        outside, direct = self._outside(scaled, self.outside_ @ coef)
+        function[outside] = direct
         return segment_mean(function, scaled.offsets, scaled.weights)
 
     def squared_norms(self, bags) -> np.ndarray:
         """Compute ‖μ_i‖² per bag; the row of a new bag has a smaller norm if it is a projection (``map_`` "exact")."""
-        return squared_norms(self.kernel_, self._scaled(check_bags(bags, fitted=self, allow_weights=True)))
+        scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
+        return np.array([mean_gram(self.kernel_, scaled[[i]])[0, 0] for i in range(len(scaled))])
 
     # Fitting --------------------------------------------------------------------------------------------------
 
@@ -283,18 +251,18 @@ class KernelMean(Embedding):
         scaled = self._scaled(bags)
         X = scaled.instances
         self._set_range(X.min(axis=0), X.max(axis=0), X.mean(axis=0), X.std(axis=0))
-        return scaled if self.reach is None else self._clipped(scaled)
-
-    def _fit_kernel(self, scaled: Bags) -> None:
-        self._check()
-        self.kernel_ = with_bandwidth(self._kernel, scaled)
-        if not self._try_series(scaled.n_features):
-            self.map_ = "exact"
+        return scaled if self.reach is None else scaled.replace(np.clip(X, *self.range_))
 
     def _training_rows(self, scaled: Bags, means: np.ndarray | None = None) -> np.ndarray:
         """Complete the fit and return the rows of the training bags, reusing polynomial means if given."""
         if self.map_ == "exact":
-            return self._fit_exact(scaled)
+            self.training_ = scaled
+            gram = mean_gram(self.kernel_, scaled, device=self.device, precision=self.precision)
+            if self.columns == "gram":
+                return gram
+            vectors, root = spectral_root(gram)
+            self.to_features_ = vectors / root
+            return vectors * root
         means = self.interpolant_.means(scaled) if means is None else means[:, : self.length_]
         if self.columns == "gram":
             nodes, to_lagrange = self.interpolant_.nodes, self.interpolant_.to_lagrange
@@ -307,8 +275,7 @@ class KernelMean(Embedding):
 
         The rows of training bags are then ``rows_of(polynomial_means(bags))``.
         """
-        self._check()
-        if self.columns != "features" or hasattr(self._kernel, "bandwidth") and hasattr(self._kernel.bandwidth, "fit"):
+        if self.columns != "features" or hasattr(getattr(self._kernel, "bandwidth", None), "fit"):
             raise ValueError(
                 "KernelMean cannot be fitted on a scan with these parameters. Use columns='features' and a number as "
                 "bandwidth of the kernel."
@@ -316,9 +283,9 @@ class KernelMean(Embedding):
         remember_columns(self, bags)
         self.spread_ = spread if self.units == "spread" else 1.0
         self._set_range(*(np.array([value]) / self.spread_ for value in (low, high, mean, spread)))
-        self.kernel_ = self._kernel
-        if not self._try_series(1):
-            raise NarrowKernelError(
+        self._fit_kernel(bags)
+        if self.map_ == "exact":
+            raise ValueError(
                 f"{self.kernel_} is too narrow for predictions from {low:.4g} to {high:.4g} with spread {spread:.4g}. "
                 "Widen the bandwidth, or look for outliers."
             )
@@ -354,12 +321,15 @@ class KernelMean(Embedding):
             return bags
         return bags.replace(np.divide(bags.instances, self.spread_, dtype=np.float64))
 
-    def _try_series(self, n_features: int) -> bool:
-        possible = n_features == 1 and self.kernel_.smooth
+    def _fit_kernel(self, scaled: Bags) -> None:
+        """Fit the bandwidth, choose the map, and fit the series if it is one."""
+        self._check()
+        self.kernel_ = with_bandwidth(self._kernel, scaled)
+        self.map_, possible = "exact", scaled.n_features == 1 and self.kernel_.smooth
         if self.map == "chebyshev" and not possible:
             raise ValueError("map='chebyshev' needs one feature and a smooth kernel; use map='auto'")
         if self.map == "exact" or not possible:
-            return False
+            return
         (low,), (high,) = self.range_
         interpolant, error = fit_interpolant(self.kernel_, low, high, self.tolerance)
         if interpolant is None:
@@ -368,34 +338,20 @@ class KernelMean(Embedding):
                     f"the kernel is too narrow for the range of the values: the longest series has error {error:.1e}. "
                     "Widen the bandwidth or use map='auto'."
                 )
-            return False
+            return
         self.map_, self.interpolant_, self.length_, self.error_ = "chebyshev", interpolant, interpolant.length, error
-        nodes = interpolant.nodes
         if self.columns == "features":
-            vectors, root = spectral_root(self.kernel_(nodes, nodes))
+            vectors, root = spectral_root(self.kernel_(interpolant.nodes, interpolant.nodes))
             self.to_features_ = interpolant.to_lagrange @ (vectors * root)
             self.outside_ = vectors / root
-        return True
 
-    def _from_series(self, bags: Bags) -> np.ndarray:
-        """Return bag means of the basis times the root of the kernel on the nodes; values outside use the kernel."""
-        values = bags.instances[:, 0]
-        rows = self.rows_of(self.interpolant_.means(bags))
+    def _outside(self, scaled: Bags, coef: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values outside the interval, and the products of their similarities to the nodes with ``coef``."""
+        values = scaled.instances[:, 0]
         outside = np.flatnonzero(~self.interpolant_.inside(values))
-        if len(outside):
-            bag = np.searchsorted(bags.offsets, outside, side="right") - 1
-            direct = np.einsum("ij,jk->ik", self.kernel_(values[outside], self.interpolant_.nodes), self.outside_)
-            np.add.at(rows, bag, direct * bags.shares()[outside, None])
-        return rows
-
-    def _fit_exact(self, bags: Bags) -> np.ndarray:
-        self.training_ = bags
-        gram = mean_gram(self.kernel_, bags, device=self.device, precision=self.precision)
-        if self.columns == "gram":
-            return gram
-        vectors, root = spectral_root(gram)
-        self.to_features_ = vectors / root
-        return vectors * root
+        if len(outside) == 0:
+            return outside, np.empty((0, *coef.shape[1:]))
+        return outside, np.einsum("ij,j...->i...", self.kernel_(values[outside], self.interpolant_.nodes), coef)
 
 
 def spectral_root(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -430,8 +386,7 @@ class Interpolant:
     @property
     def to_lagrange(self) -> np.ndarray:
         """Return the matrix from Chebyshev polynomials T_j to the Lagrange basis l_u."""
-        j = np.arange(self.length)
-        matrix = (2.0 / self.length) * np.cos(np.outer(j, self.angles))
+        matrix = (2.0 / self.length) * np.cos(np.outer(np.arange(self.length), self.angles))
         matrix[0] /= 2
         return matrix
 
@@ -481,28 +436,22 @@ class Interpolant:
 def fit_interpolant(kernel, low: float, high: float, tolerance: float) -> tuple[Interpolant | None, float]:
     """Return the shortest series within the tolerance, relative to the largest value of the kernel, and its error.
 
-    Return None if the longest series is not accurate enough: the kernel is too narrow for the range. Values far from
-    zero have fewer digits than the tolerance needs, so the tolerance is larger there.
+    The series is None if the kernel is too narrow for the range. Values far from zero have fewer digits, so the
+    tolerance is larger there.
     """
     tolerance = max(tolerance, min(ROUNDING * max(abs(low), abs(high)), LARGEST_TOLERANCE))
     pad = PADDING * (high - low)
     if pad <= 1e-9 * max(abs(low), abs(high)):  # all values equal, or nearly
         pad = max(1e-3 * max(abs(low), abs(high)), 1e-3)
     points = Interpolant(low - pad, high + pad, CHECKED)._from_unit(np.cos(np.linspace(0.0, np.pi, CHECKED)))
-    exact = kernel(points, points)
-    error = np.inf
+    exact, error = kernel(points, points), np.inf
     for length in LENGTHS:
         interpolant = Interpolant(low - pad, high + pad, length)
-        error = interpolation_error(kernel, interpolant, exact)
+        basis, nodes = _checked_basis(length), interpolant.nodes
+        error = float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())
         if error <= tolerance:
             return interpolant, error
     return None, error
-
-
-def interpolation_error(kernel, interpolant: Interpolant, exact: np.ndarray) -> float:
-    """Return the largest relative difference of kernel and series, between the nodes and at the ends."""
-    basis, nodes = _checked_basis(interpolant.length), interpolant.nodes
-    return float(np.abs(basis @ kernel(nodes, nodes) @ basis.T - exact).max() / np.abs(exact).max())
 
 
 @cache

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from functools import partial
 from itertools import groupby, repeat
 
 import numpy as np
@@ -12,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.base import clone
 
 from bagwise.bags import Bags, check_bags, remember_columns
-from bagwise.bags.checks import check_options
+from bagwise.bags.validation import check_options
 from bagwise.embeddings.feature_mean import NystroemMean, pick_prototypes, whitening
 from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.kernels import Gaussian, Linear
@@ -25,13 +24,12 @@ class SecondKernel(Embedding):
     r"""Gram matrix K_ij = κ(μ_i, μ_j) of a second kernel κ on the embeddings μ of the bags.
 
     The first embedding represents each μ_i by a row z_i with ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so any kernel of
-    `bagwise.kernels` can be applied to the rows. (The rows of `NystroemMean` are projections on the span of its
-    landmarks. The part of a new bag outside the span, which can be large for a narrow first kernel and many features,
-    is not part of the distance.) The columns are similarities to the training bags. With more than ``landmarks`` bags
-    they are features, k(z, landmark bags) C^{-1/2}, so that time and memory do not grow quadratically.
+    `bagwise.kernels` can be applied to the rows. (With `NystroemMean`, the part of a new bag outside the span of the
+    landmarks is not part of the distance.) The columns are similarities to the training bags. With more than
+    ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that cost does not grow quadratically.
 
-    Covariates of the bags are standardised and appended to the rows, scaled so that their total variance equals that of
-    the rows. So κ can model interactions between the covariates and the distribution of a bag.
+    Covariates are standardised and appended to the rows, scaled so that their total variance equals that of the rows.
+    So κ can model interactions between the covariates and the distribution of a bag.
 
     Parameters
     ----------
@@ -55,9 +53,7 @@ class SecondKernel(Embedding):
     embedding_ : embedding
         The first embedding, fitted.
     rows_ : array (bags, columns of the first embedding)
-        Rows of the training bags (or landmark bags), in the units of κ.
-    mean_, spread_ : array, float
-        Centre and divisor of the rows.
+        Rows of the training bags (or landmark bags), in the units of κ: centred by ``mean_``, divided by ``spread_``.
 
     Examples
     --------
@@ -98,13 +94,8 @@ class SecondKernel(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Return whether the row of a bag is the mean of the rows of its instances."""
         linear = isinstance(self.kernel, Linear) and self.distance == "l2"
         return linear and getattr(self.embedding_, "is_mean", False)
-
-    def fit(self, bags, y=None) -> SecondKernel:
-        self.fit_transform(bags, y)
-        return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
         bags = check_bags(bags, fitting=self, allow_weights=True, apart=True)
@@ -123,11 +114,9 @@ class SecondKernel(Embedding):
             yield from super().fit_grid(bags, y, [setting for _, run in runs for setting in run])
             return
         first = clone(NystroemMean() if self.embedding is None else self.embedding)
-        fit_grid = getattr(
-            first, "fit_grid", partial(Embedding.fit_grid, first)
-        )  # custom embeddings may lack the method
+        fit_grid = getattr(type(first), "fit_grid", Embedding.fit_grid)  # custom embeddings may lack the method
         first_settings = [{name.partition("__")[2]: value for name, value in shared.items()} for shared, _ in runs]
-        fitted_first = fit_grid(bags.without_covariates(), y, first_settings)
+        fitted_first = fit_grid(first, bags.without_covariates(), y, first_settings)
         for (shared, run), (_, embedding, rows) in zip(runs, fitted_first, strict=True):
             if any(setting.keys() - shared.keys() - {"kernel"} for setting in run):
                 for setting in run:
@@ -156,8 +145,15 @@ class SecondKernel(Embedding):
         remember_columns(self, bags)
         self.beside_ = None if bags.covariates is None else CovariatesBeside.of(bags.covariates, rows, gram=False)
         rows = self._joined(rows, bags)
-        self.mean_, self.spread_ = self._units_of(rows)
-        rows = self._in_units(rows)
+        self.mean_, spread = np.zeros(rows.shape[1]), 1.0
+        if self.units == "spread":
+            self.mean_ = rows.mean(axis=0)
+            spread = np.sqrt(((rows - self.mean_) ** 2).sum(axis=1).mean())
+            if self.distance == "l1":
+                sample = pick_prototypes(rows, SPREAD_BAGS, random_state=self.random_state)
+                spread = cdist(sample, sample, "cityblock").mean() / 2
+        self.spread_ = float(spread) if np.isfinite(spread) and spread > 0 else 1.0
+        rows = (rows - self.mean_) / self.spread_
         many = len(rows) > self.landmarks
         self.rows_ = pick_prototypes(rows, self.landmarks, random_state=self.random_state) if many else rows
         return rows
@@ -173,38 +169,23 @@ class SecondKernel(Embedding):
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True, apart=True)
         rows = self.embedding_.transform(bags.without_covariates())
+        coordinates = (self._joined(rows, bags) - self.mean_) / self.spread_
         residual_norms = np.zeros(len(rows))
         if getattr(self.embedding_, "map_", None) == "exact":  # a KernelMean over pairs of instances
             # Rows are projections onto the span of the training bags, but distances include the part outside it.
             norms = self.embedding_.squared_norms(bags.without_covariates())
-            residual_norms = np.sqrt(np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0))
-        similarities = self._similarities(self._in_units(self._joined(rows, bags)), residual_norms / self.spread_)
+            residual_norms = np.sqrt(np.maximum(norms - np.einsum("ij,ij->i", rows, rows), 0.0)) / self.spread_
+        if self.distance == "l1" or not residual_norms.any():
+            (similarities,) = self._each_kernel([self.kernel], coordinates)
+        else:
+            kernel = Gaussian() if self.kernel is None else self.kernel
+            # The part outside the span is one more coordinate, which is zero for the training bags.
+            training = np.pad(self.rows_, ((0, 0), (0, 1)))
+            similarities = kernel(np.column_stack([coordinates, residual_norms]), training)
         return similarities if self.whitening_ is None else similarities @ self.whitening_
 
     def _joined(self, rows: np.ndarray, bags: Bags) -> np.ndarray:
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
-
-    def _units_of(self, rows: np.ndarray) -> tuple[np.ndarray, float]:
-        if self.units == "label":
-            return np.zeros(rows.shape[1]), 1.0
-        mean = rows.mean(axis=0)
-        if self.distance == "l1":
-            sample = pick_prototypes(rows, SPREAD_BAGS, random_state=self.random_state)
-            spread = cdist(sample, sample, "cityblock").mean() / 2
-        else:
-            spread = np.sqrt(((rows - mean) ** 2).sum(axis=1).mean())
-        return mean, float(spread) if np.isfinite(spread) and spread > 0 else 1.0
-
-    def _in_units(self, rows: np.ndarray) -> np.ndarray:
-        return (rows - self.mean_) / self.spread_
-
-    def _similarities(self, rows: np.ndarray, residual_norms: np.ndarray) -> np.ndarray:
-        if self.distance == "l1" or not residual_norms.any():
-            (similarities,) = self._each_kernel([self.kernel], rows)
-            return similarities
-        kernel = Gaussian() if self.kernel is None else self.kernel
-        # The part outside the span is one more coordinate, which is zero for the training bags.
-        return kernel(np.column_stack([rows, residual_norms]), np.pad(self.rows_, ((0, 0), (0, 1))))
 
     def _each_kernel(self, kernels: list, rows: np.ndarray) -> Iterator[np.ndarray]:
         """Yield the similarities of the rows to the training rows for each kernel."""

@@ -1,22 +1,19 @@
-"""The base class `Embedding`, covariates of bags as additional columns, and summary statistics of bags.
-
-`Pool` and `Statistics` compute moments, extremes and quantiles of each feature. `SlicedQuantiles` are quantiles as
-coordinates: the Euclidean distance of two rows is the sliced Wasserstein distance of the bags.
-"""
+"""The base class `Embedding`, covariates of bags as additional columns, and summary statistics of bags."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
 
 from bagwise.bags import Bags, check_bags, check_fit, remember_columns
-from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.imputation import SHARE
 from bagwise.bags.segments import (
+    chosen_offsets,
     segment_cumsum,
     segment_max,
     segment_mean,
@@ -26,10 +23,14 @@ from bagwise.bags.segments import (
     segment_search,
     segment_sum,
 )
+from bagwise.bags.validation import check_options, whole_number
+from bagwise.kernels.formulas import scale_of
 
 
 class Embedding(BaseEstimator):
     """Base class of embeddings, which turn bags into one row per bag: ``fit(bags, y=None)``, ``transform(bags)``.
+
+    A subclass defines ``transform``, and ``fit`` or ``fit_transform``.
 
     Attributes
     ----------
@@ -44,6 +45,10 @@ class Embedding(BaseEstimator):
     columns: Any = "features"
     is_mean: Any = False
     reads_covariates = False
+
+    def fit(self, bags, y=None) -> Self:
+        self.fit_transform(bags, y)
+        return self
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
         return self.fit(bags, y).transform(bags)
@@ -67,29 +72,19 @@ class CovariatesBeside:
     Features get columns, z ↦ [z, a c]. Similarities to the training bags get the linear kernel of the covariates,
     K_ij + a² c_i·c_j, which gives the same ridge regression. The factor a is such that the covariates together vary as
     much as the rows, a² Σ var(c) = Σ var(z), so one penalty is suitable for both.
-
-    Attributes
-    ----------
-    mean, scale : array (covariates,)
-        The scale of a constant covariate is infinite, so that it has no effect.
-    factor : float
-        The factor a.
-    training : array (bags, covariates) or None
-        Scaled covariates of the training bags, for a Gram matrix.
     """
 
     mean: np.ndarray
-    scale: np.ndarray
+    scale: np.ndarray  # infinite for a constant covariate, which then has no effect
     factor: float
-    training: np.ndarray | None
+    training: np.ndarray | None  # scaled covariates of the training bags, for a Gram matrix
 
     @classmethod
     def of(cls, covariates: np.ndarray, rows: np.ndarray, gram: bool) -> CovariatesBeside:
         spread = np.trace(rows) / len(rows) - rows.mean() if gram else rows.var(axis=0).sum()
-        deviation = covariates.std(axis=0)
-        varies = deviation > 1e-12 * np.abs(covariates).max(axis=0)
-        factor = float(np.sqrt(max(spread, 0.0) / max(varies.sum(), 1))) or 1.0
-        fitted = cls(covariates.mean(axis=0), np.where(varies, deviation, np.inf), factor, None)
+        scale = scale_of(covariates.std(axis=0), np.abs(covariates).max(axis=0), constant=np.inf)
+        factor = float(np.sqrt(max(spread, 0.0) / max(np.isfinite(scale).sum(), 1))) or 1.0
+        fitted = cls(covariates.mean(axis=0), scale, factor, None)
         return replace(fitted, training=fitted._scaled(covariates)) if gram else fitted
 
     def join(self, rows: np.ndarray, covariates) -> np.ndarray:
@@ -126,7 +121,6 @@ class Pool(Embedding):
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> from bagwise.embeddings import Pool
     >>> bags = bw.from_arrays([np.array([1.0, 3.0]), np.array([5.0])])
     >>> Pool(("mean", "max")).fit_transform(bags).tolist()
     [[2.0, 3.0], [5.0, 5.0]]
@@ -138,13 +132,13 @@ class Pool(Embedding):
 
     @property
     def is_mean(self) -> bool:
-        """Return whether the row of a bag is the mean of the rows of its instances."""
         return tuple(self.statistics) == ("mean",)
 
-    def fit(self, bags, y=None) -> Pool:
+    def fit_transform(self, bags, y=None) -> np.ndarray:
         self._check()
-        remember_columns(self, check_bags(bags, fitting=self, allow_weights=True))
-        return self
+        bags = check_bags(bags, fitting=self, allow_weights=True)
+        remember_columns(self, bags)
+        return self._rows(bags)
 
     def transform(self, bags) -> np.ndarray:
         return self._rows(check_bags(bags, fitted=self, allow_weights=True))
@@ -184,29 +178,19 @@ class Pool(Embedding):
             return segment_quantiles(X, offsets, self.quantiles, weights).reshape(len(bags), -1)
         if name in WHOLE:
             return WHOLE[name](X, offsets, weights)
-        return _moment(name, bags)
-
-
-def _moment(name: str, bags) -> np.ndarray:
-    def mean(values):
-        return segment_mean(values, bags.offsets, bags.weights)
-
-    centred = bags.instances - bags.expand(mean(bags.instances))
-    variance = mean(centred**2)
-    if name == "variance":
-        return variance
-    if name == "deviation":
-        return np.sqrt(variance)
-    power = POWERS[name]
-    return shape(power, mean(centred**power), np.sqrt(variance), mean(np.abs(bags.instances)))
-
-
-def shape(power: int, moment: np.ndarray, deviation: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Return skewness (power 3) or kurtosis (4) from the central moment, the deviation and the mean of |x|."""
-    # A feature that is constant in a bag has a deviation within rounding, so its shape is set to zero.
-    flat = deviation <= 1e-9 * np.maximum(size, 1e-300)
-    standardised = moment / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
-    return np.where(flat, 0.0, standardised)
+        mean = partial(segment_mean, offsets=offsets, weights=weights)
+        centred = X - bags.expand(mean(X))
+        variance = mean(centred**2)
+        if name == "variance":
+            return variance
+        deviation = np.sqrt(variance)
+        if name == "deviation":
+            return deviation
+        power = POWERS[name]
+        # A feature that is constant in a bag has a deviation within rounding, so its skewness and kurtosis are zero.
+        flat = deviation <= 1e-9 * np.maximum(mean(np.abs(X)), 1e-300)
+        standardised = mean(centred**power) / np.where(flat, 1.0, deviation) ** power - (3.0 if power == 4 else 0.0)
+        return np.where(flat, 0.0, standardised)
 
 
 STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
@@ -215,9 +199,8 @@ STATISTICS = ("mean", "deviation", "quantiles", "min", "max", "size")
 class Statistics(Pool):
     """Statistics of each feature over the instances of a bag, and the covariates of the bag, without constant columns.
 
-    Sparse data, such as words in sentences, can have a thousand columns whose quartiles are all zero. Dropping columns
-    that are constant over the training bags halves the work of later steps and changes no result. As the first step of
-    a pipeline, it also checks the targets, because errors of scikit-learn's regressors would speak of rows.
+    Dropping columns that are constant over the training bags, such as the quartiles of rare words, saves later steps
+    time. As the first step of a pipeline, it also checks the targets.
 
     The mean of a level of a category (``crop=wheat``, see `bagwise.load`), which is 1 or 0, is its share in the bag.
     Quantiles and extremes of levels are left out.
@@ -230,8 +213,7 @@ class Statistics(Pool):
         Probabilities for "quantiles".
     by : str or sequence of str, default ()
         Categories. For each level, columns are added with the mean of each other feature over the instances of that
-        level, for example the mean brightness of the cells of each type. A bag without instances of the level gets the
-        mean over all of its instances.
+        level, or over all instances of a bag that has none of the level.
     missing : {"refuse", "keep"}, default "refuse"
         "keep" accepts missing values (NaN): statistics are those of the observed values, and NaN for bags without
         any. The next step must accept NaN, as boosted trees do.
@@ -242,19 +224,12 @@ class Statistics(Pool):
         The columns that vary over the training bags, or the first if none does.
     levels_ : mask (features,)
         The features that are levels of a category.
-    by_ : list of (int, float)
-        For each level of ``by``, the index of its feature and the value above which an instance belongs to the level.
 
     Examples
     --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.array([[1.0, 0.0], [3.0, 0.0]]), np.array([[5.0, 0.0]])])
-    >>> Statistics(("mean", "max")).fit_transform(bags).tolist()
-    [[2.0, 3.0], [5.0, 5.0]]
-
     The share of two types of cell, and the mean size of each:
 
-    >>> import pandas as pd
+    >>> import bagwise as bw, pandas as pd
     >>> cells = pd.DataFrame({"donor": [1, 1, 1, 2], "size": [2.0, 4.0, 9.0, 5.0], "type": ["T", "T", "B", "B"]})
     >>> bags, _ = bw.load(cells, bag="donor", categories="type")
     >>> Statistics(("mean",), by="type").fit_transform(bags).round(2).tolist()
@@ -271,18 +246,20 @@ class Statistics(Pool):
         tags.input_tags.allow_nan = self.missing == "keep"
         return tags
 
-    def fit(self, bags, y=None) -> Statistics:
-        self.fit_transform(bags, y)
-        return self
+    def _options(self) -> dict:
+        return {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
 
     def fit_transform(self, bags, y=None) -> np.ndarray:
-        self._check()
-        options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
-        bags = (
-            check_bags(bags, fitting=self, **options) if y is None else check_fit(bags, y, fitting=self, **options)[0]
-        )
+        if y is None:
+            bags = check_bags(bags, fitting=self, **self._options())
+        else:
+            bags, _ = check_fit(bags, y, fitting=self, **self._options())
         self.remember_levels(bags)
-        return self.keep_varying(self._rows(bags))
+        rows = self._rows(bags)
+        missing = np.isnan(rows)
+        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN is ignored
+        self.keep_columns((high > low) | (missing.any(axis=0) & ~missing.all(axis=0)))
+        return rows[:, self.varies_]
 
     def _check(self) -> None:
         check_options(self, missing=("refuse", "keep"))
@@ -305,13 +282,6 @@ class Statistics(Pool):
                 )
             self.by_ += [(names[level], float(middle[names[level]])) for level in categories[name]]
 
-    def keep_varying(self, rows: np.ndarray) -> np.ndarray:
-        """Record which columns vary over the training bags, and return those columns of the rows."""
-        missing = np.isnan(rows)
-        low, high = np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)  # NaN is ignored
-        self.keep_columns((high > low) | (missing.any(axis=0) & ~missing.all(axis=0)))
-        return rows[:, self.varies_]
-
     def keep_columns(self, varies: np.ndarray) -> None:
         """Record which columns vary over the training bags, or the first if none does."""
         self.varies_ = varies
@@ -332,8 +302,7 @@ class Statistics(Pool):
 
     def all_columns(self, bags) -> np.ndarray:
         """Compute all columns, those that are constant in training included."""
-        options = {"allow_missing": self.missing == "keep", "allow_weights": True, "apart": True}
-        return self._rows(check_bags(bags, fitted=self, **options))
+        return self._rows(check_bags(bags, fitted=self, **self._options()))
 
     def _rows(self, bags) -> np.ndarray:
         levels = self.levels_
@@ -355,13 +324,12 @@ class Statistics(Pool):
         columns = []
         for j in range(bags.n_features):
             observed = ~np.isnan(bags.instances[:, j]) & (bags.weights is None or bags.weights > 0)
-            counts = segment_sum(observed.astype(np.int64), bags.offsets)
-            offsets = np.concatenate([[0], np.cumsum(counts[counts > 0])])
+            offsets, have_values = chosen_offsets(observed, bags.offsets)
             column = np.full((len(bags), len(self.quantiles) if name == "quantiles" else 1), np.nan)
-            if len(offsets) > 1:
+            if have_values.any():
                 weights = None if bags.weights is None else bags.weights[observed]
                 values = bags._with(instances=bags.instances[observed, j : j + 1], offsets=offsets, weights=weights)
-                column[counts > 0] = self._statistic(name, values)
+                column[have_values] = self._statistic(name, values)
             columns.append(column)
         # ordered as for complete bags: all columns for the first quantile, then for the second
         return np.stack(columns, axis=2).reshape(len(bags), -1) if name == "quantiles" else np.hstack(columns)
@@ -398,18 +366,17 @@ class SlicedQuantiles(Embedding):
 
         SW_2² = 1/M Σ_θ W_2²(θ·P_i, θ·P_j) = ‖z_i - z_j‖².
 
-    Q is the inverse of the empirical distribution, a step function without interpolation, so distances along a
-    direction are exact for bags whose sizes divide N. A second kernel on the rows,
-    ``SecondKernel(SlicedQuantiles(), Gaussian(b))``, is exp(-γ SW_2²); with ``distance="l1"`` it is exp(-γ SW_1).
+    Q is a step function without interpolation, so distances along a direction are exact for bags whose sizes divide N.
+    A second kernel on the rows, ``SecondKernel(SlicedQuantiles(), Gaussian(b))``, is exp(-γ SW_2²); with
+    ``distance="l1"`` it is exp(-γ SW_1).
 
     Parameters
     ----------
     directions : int, default 100
         M. For one feature there is one direction, and the distance is W_2.
     quantiles : int, default 100
-        N, the number of quantiles per direction; a row has M·N columns.
+        N; a row has M·N columns.
     random_state : int, default 0
-        Seed of the directions.
 
     Attributes
     ----------
@@ -420,7 +387,7 @@ class SlicedQuantiles(Embedding):
     >>> import numpy as np, bagwise as bw
     >>> bags = bw.from_arrays([np.array([3.0, 1.0]), np.array([2.0, 6.0])])
     >>> Z = SlicedQuantiles(quantiles=2).fit_transform(bags)
-    >>> float(((Z[0] - Z[1]) ** 2).sum()).__round__(12)  # ((1 - 2)² + (3 - 6)²) / 2
+    >>> round(float(((Z[0] - Z[1]) ** 2).sum()), 12)  # ((1 - 2)² + (3 - 6)²) / 2
     5.0
 
     References

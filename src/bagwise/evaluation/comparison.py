@@ -24,9 +24,8 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
 
     Training sets overlap, so the differences d_1, ..., d_n are not independent and their plain standard error is too
     small. With s² their sample variance, the variance of the mean is taken to be (1/n + n_test/n_train) s², and
-    t = mean / root of it has n - 1 degrees of freedom. Every difference must be of another split: the same split again
-    with another seed has the same training bags, so take its mean over seeds first. One difference has
-    no variance, and no p.
+    t = mean / root of it has n - 1 degrees of freedom. Every difference must be of another split: take the mean over
+    seeds first. One difference has no variance, and no p.
 
     Parameters
     ----------
@@ -49,13 +48,13 @@ def corrected_t_test(differences, *, n_train: float, n_test: float) -> Differenc
     (0.2, 0.0577, 0.0405)
     """
     differences = np.asarray(differences, dtype=np.float64)
-    n = len(differences)
-    mean = float(differences.mean()) if n else float("nan")
+    n, nan = len(differences), float("nan")
+    mean = float(differences.mean()) if n else nan
     if n < 2:
-        return Difference(mean, float("nan"), float("nan"), float("nan"))
+        return Difference(mean, nan, nan, nan)
     error = float(np.sqrt((1 / n + n_test / n_train) * differences.var(ddof=1)))
     if error == 0:  # the same on every fold
-        return Difference(mean, 0.0, float("nan") if mean == 0 else float(np.sign(mean)) * np.inf, float(mean == 0))
+        return Difference(mean, 0.0, nan if mean == 0 else float(np.sign(mean)) * np.inf, float(mean == 0))
     t = mean / error
     return Difference(mean, error, t, float(2 * student.sf(abs(t), n - 1)))
 
@@ -86,14 +85,6 @@ def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     A method that fails on the hard splits has a better mean for it. So those with a value on every split (that any
     method has one on) are ranked; if there is none, those with any value, on the splits that all of these have.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> [mask.tolist() for mask in contenders(np.array([[0.1, 0.3, np.nan], [0.2, np.nan, np.nan]]))]
-    [[True, False, False], [True, True]]
-    >>> [mask.tolist() for mask in contenders(np.array([[np.nan, 0.3], [0.2, 0.1], [0.1, np.nan]]))]
-    [[True, True], [False, True, False]]
     """
     has_loss = ~np.isnan(losses)
     has_any = has_loss.any(axis=0)
@@ -103,14 +94,7 @@ def contenders(losses: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def average_ranks(losses: np.ndarray) -> np.ndarray:
-    """Return the mean rank of each column (method) among the `contenders`; 1 is best, NaN if not ranked.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> average_ranks(np.array([[0.1, 0.3, 0.2], [0.2, 0.2, np.nan]])).tolist()
-    [1.25, 1.75, nan]
-    """
+    """Return the mean rank of each column (method) among the `contenders`; 1 is best, NaN if not ranked."""
     methods, rows = contenders(losses)
     ranks = np.full(losses.shape[1], np.nan)
     if rows.any():
@@ -119,14 +103,7 @@ def average_ranks(losses: np.ndarray) -> np.ndarray:
 
 
 def by_split(values: np.ndarray, splits: np.ndarray) -> np.ndarray:
-    """Return one value per distinct split: the mean over its repeats, which differ in the seed alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> by_split(np.array([1.0, 3.0, 2.0, 6.0]), np.array([0, 1, 0, 1])).tolist()
-    [1.5, 4.5]
-    """
+    """Return one value per distinct split: the mean over its repeats, which differ in the seed alone."""
     return np.array([values[splits == split].mean() for split in np.unique(splits)])
 
 
@@ -135,20 +112,12 @@ def spread(values: np.ndarray, repeats: np.ndarray, splits: np.ndarray | None = 
 
     NaN values are left out. Over fixed splits the repeats are seeds: their values are averaged before the deviation
     over splits is taken, and the deviation of the means of repeats is that of the seed alone.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> values, repeats = np.array([1.0, 3.0, 2.0, 6.0]), np.array([0, 0, 1, 1])
-    >>> spread(values, repeats)["_sd_folds"].__round__(4), spread(values, repeats)["_sd_repeats"].__round__(4)
-    (2.1602, 1.4142)
-    >>> spread(values, repeats, splits=np.array([0, 1, 0, 1]))["_sd_folds"].__round__(4)
-    2.1213
     """
     finite = ~np.isnan(values)
     values, repeats = values[finite], repeats[finite]
-    parts = by_split(values, np.arange(len(values)) if splits is None else splits[finite])
-    samples = [parts, np.array([values[repeats == repeat].mean() for repeat in np.unique(repeats)])]
-    deviations = [float(np.std(part, ddof=1)) if len(part) > 1 else float("nan") for part in samples]
+    parts = values if splits is None else by_split(values, splits[finite])
+    deviations = [
+        float(np.std(part, ddof=1)) if len(part) > 1 else float("nan") for part in (parts, by_split(values, repeats))
+    ]
     mean = float(parts.mean()) if len(parts) else float("nan")
     return {"": mean, "_sd_folds": deviations[0], "_sd_repeats": deviations[1], "_cells": len(values)}

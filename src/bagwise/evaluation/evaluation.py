@@ -28,11 +28,11 @@ from bagwise.evaluation.plan import (
     run_cell,
 )
 from bagwise.evaluation.results import Results
-from bagwise.evaluation.splits import as_labels, as_seed, make_splits
+from bagwise.evaluation.splits import as_labels, as_repeats, as_seed, make_splits
 from bagwise.execution import Lost, executor_for
 from bagwise.io.table_output import duration
-from bagwise.metrics import best_of, get_metric, score
-from bagwise.model_files.fingerprint import describe, digest, of_library
+from bagwise.metrics import LEVEL, best_of, get_metric, score
+from bagwise.model_files.fingerprint import describe, digest
 from bagwise.model_files.store import Store
 
 WIDE, NARROW = 110, 70  # columns of a terminal that shows a long bar, and any bar
@@ -52,21 +52,15 @@ class Step:
 
 
 class Tracker:
-    """Turns results, as they come, into steps.
+    """Turns results, as they come, into steps; ``planned`` are the numbers of cells by method."""
 
-    Parameters
-    ----------
-    planned : number of cells of each method
-    metric : name of the metric that decides which method is best
-    """
-
-    def __init__(self, planned: dict[str, int], metric: str):
-        self.total, self.metric = sum(planned.values()), get_metric(metric)
+    def __init__(self, planned: dict[str, int], metric: str, level: float = LEVEL):
+        self.total, self.metric = sum(planned.values()), get_metric(metric, level=level)
         self.remaining = dict(planned)
         self.seconds: dict[str, list[float]] = {}
         self.done = self.failed = 0
         self.busy = 0.0  # seconds of the cells that this call ran
-        self.sums: dict[str, list] = {}
+        self.scores: dict[str, list] = {}  # of each cell, a score of each setting
         self.incomplete: set[str] = set()  # methods that failed somewhere: their means are of the easier folds
         self.started = time.perf_counter()
 
@@ -83,9 +77,16 @@ class Tracker:
                 self.failed += 1
                 self.incomplete.add(method)
             else:
-                total, count = self.sums.get(method, (0.0, 0))
-                self.sums[method] = [total + np.array(result["scores"][self.metric.name]), count + 1]
-        return Step(self.done, self.total, self.failed, self._seconds_left(), *self._best(), result)
+                self.scores.setdefault(method, []).append(result["scores"][self.metric.name])
+        means = {}  # of the best setting of each method; one without a score somewhere is not a candidate
+        for method, scores in self.scores.items():
+            if method not in self.incomplete:
+                of_settings = np.mean(scores, axis=0)
+                best = best_of(self.metric.loss(of_settings))
+                means[method] = float("nan") if best is None else float(of_settings[best])
+        best = best_of([self.metric.loss(mean) for mean in means.values()])
+        leader = (None, None) if best is None else list(means.items())[best]
+        return Step(self.done, self.total, self.failed, self._seconds_left(), *leader, result)
 
     def _seconds_left(self) -> float | None:
         """Return the mean time of each method times its remaining cells, divided by the cells that run at a time.
@@ -99,17 +100,6 @@ class Tracker:
             return None
         work = sum(n_cells * np.mean(self.seconds[method]) for method, n_cells in remaining.items())
         return float(work * (time.perf_counter() - self.started) / self.busy)
-
-    def _best(self) -> tuple[str | None, float | None]:
-        """Return the best mean so far; a method without a score somewhere is not a candidate."""
-        means = {method: self._mean(*sums) for method, sums in self.sums.items() if method not in self.incomplete}
-        best = best_of([self.metric.loss(mean) for mean in means.values()])
-        return (None, None) if best is None else list(means.items())[best]
-
-    def _mean(self, total: np.ndarray, count: int) -> float:
-        """Return the mean over cells; with several settings scored on the same folds, that of the best."""
-        best = best_of(self.metric.loss(total / count))
-        return float("nan") if best is None else float(total[best] / count)
 
 
 class Display:
@@ -127,18 +117,12 @@ class Display:
 
         class Line(ProgressColumn):
             def render(self, task):
-                elapsed, fields = task.elapsed or 0.0, task.fields
-                took = f", {duration(max(1, round(elapsed)))}"
-                left = ""
-                if fields["seconds_left"] is not None:  # counts down between two steps
-                    left = f", {duration(max(0.0, fields['seconds_left'] - (elapsed - fields['at'])))} left"
-                return Text(f"{fields['done']}{took}{left}{fields['best']}", no_wrap=True, overflow="ellipsis")
+                return Text(task.description, no_wrap=True, overflow="ellipsis")
 
-        self.metric = metric
         console = console or Console(stderr=True)
         bar = [BarColumn(bar_width=40 if console.width >= WIDE else 10)] if console.width >= NARROW else []
-        self.progress = progress_display(*bar, Line(), console=console)
-        self.task = self.progress.add_task("cells", total=None, done="", best="", seconds_left=None, at=0.0)
+        self.metric, self.progress = metric, progress_display(*bar, Line(), console=console)
+        self.task = self.progress.add_task("", total=None)
 
     def __enter__(self) -> Display:
         self.progress.start()
@@ -149,10 +133,11 @@ class Display:
 
     def __call__(self, step: Step) -> None:
         failed = f", {step.failed} failed" if step.failed else ""
+        left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
-        done = f"{step.done}/{step.total} cells{failed}"
-        left = {"seconds_left": step.seconds_left, "at": self.progress.tasks[0].elapsed or 0.0}
-        self.progress.update(self.task, completed=step.done, total=step.total, done=done, best=best, **left)
+        took = duration(max(1, round(self.progress.tasks[0].elapsed or 0)))
+        text = f"{step.done}/{step.total} cells{failed}, {took}{left}{best}"
+        self.progress.update(self.task, completed=step.done, total=step.total, description=text)
 
 
 def evaluate(
@@ -167,6 +152,7 @@ def evaluate(
     selection: str = "nested",
     tune: bool = True,
     metric: str = "rmse",
+    level: float = LEVEL,
     by=None,
     out=None,
     n_jobs: int | None = None,
@@ -189,44 +175,38 @@ def evaluate(
     bags, y : Bags and one target per bag
         The order (methods, bags, y) works, too. Bags that carry groups are split by group. A scan (`bagwise.scan`) has
         its targets: ``evaluate(scan, methods=[...])`` compares methods of `fit_scan` by RMSE, MAE and R², with one
-        repeat by default. Heads are fitted without each fold, and choose their settings on the other folds; what comes
-        before them (scales, bandwidths, out-of-fold predictions) is fitted once on all bags. Predictions of single bags
-        are not kept.
+        repeat by default. Heads are fitted without each fold; what comes before them (scales, bandwidths, out-of-fold
+        predictions) is fitted once on all bags. Predictions of single bags are not kept.
     methods : list of names, "name:preset", (label, estimator), or (label, estimator, search space)
     repeats, folds, fold, split, random_state : the protocol, see `make_splits`
-        Default: 10 repeats of 5 folds. ``folds="forward"`` scores later bags by what was trained on earlier ones;
-        ``fold`` gives fixed folds, ``split`` fixes "train" and "test", one label per bag. Repeat r of a method has the
-        seed ``random_state + r``; with fixed splits nothing else changes, and tables take the mean over repeats first.
+        Default: 10 repeats of 5 folds. Repeat r of a method has the seed ``random_state + r``; with fixed splits
+        nothing else changes, and tables take the mean over repeats first.
     selection : {"nested", "paper"}
         How the settings of a method with a search space are chosen: inside the training bags; or the best on the
-        scoring folds, as the paper did. The latter is optimistic, and every table marks these methods. A method
-        with one setting is labelled "none": it has default settings, or chooses its own inside the training bags.
+        scoring folds, as the paper did, which is optimistic and marked in every table.
     tune : bool
-        Whether catalogue methods are searched over the space of their card, which multiplies their cost; if not, they
-        are used as they come. A search space given with an estimator is always searched.
-    metric : {"rmse", "mae", "medae", "r2", "pearson", "spearman", "kendall", "nll", "crps", "pinball", "interval90",
-        "coverage90"}
-        The one to choose and rank by. All are computed; the last five where a method gives standard deviations or
-        (NLL aside) is an `Intervals`. "medae" is the median absolute error, "pinball" the mean pinball loss of the
-        deciles, "interval90" Winkler's score of the 90 % intervals.
+        Whether catalogue methods are searched over the space of their card, which multiplies their cost. A search
+        space given with an estimator is always searched.
+    metric : name of a metric of `bagwise.evaluation.METRICS`
+        The one to choose and rank by; all are computed. Those of distributions need methods that give standard
+        deviations, or (NLL aside) `Intervals`.
+    level : float, default 0.9
+        Level of the intervals that the metrics "coverage" and "interval_score" judge, and that a report shows.
     by : one label per bag, {name: labels} or "groups", optional
-        What to score apart: the site, the year. No number of the evaluation depends on it; ``results.scores_by()``
-        has a row for every label, and with ``out`` the file scores_by.csv.
+        What to score apart: the site, the year. ``results.scores_by()`` has a row for every label.
     out : folder, optional
         Its tables are of the methods named in the last call; cells of others are kept for a call that names them again.
     n_jobs : int, optional
         Processes; None or 1 for this one alone, -1 for one per core. Inside `bagwise.cluster` its workers run the
         cells, unless it is 1.
     executor : optional
-        Who runs the cells instead, such as ``bagwise.execution.Dask(client)``.
+        What runs the cells instead, such as ``bagwise.execution.Dask(client)``.
     device : {"cpu", "cuda", "auto"}, optional
-        Where every part of a method that has a ``device`` runs; by default, as the method has it. On a GPU the
-        networks of `OutOfFold` stages are trained together, those of all cells in as few launches as memory allows, and
-        the cells then run as ever.
+        Where every part of a method that has a ``device`` runs; by default, as the method has it.
     name : what the data set is called in tables
     origin : dict, optional
         Where the data came from, kept with the results so that a report can read it again: ``path``, ``options`` (the
-        keywords of `load`) and the ``command`` that was typed. No number depends on it.
+        keywords of `load`) and the ``command`` that was typed.
     progress : bool, or a function of a `Step`
         Whether to show a live line in the terminal.
     retry_failed : bool
@@ -260,17 +240,16 @@ def evaluate(
     for k, part in enumerate(part for part in splits if part.repeat == 0):
         tested[part.test] = k + 1
     bags = check_separation(bags, tested)
-    how = {"selection": selection, "metric": metric, "random_state": random_state}
+    how = {"selection": selection, "metric": metric, "level": level, "random_state": random_state}
     plan = make_plan(bags, y, entries, splits, **how, name=name, origin=origin, by=as_labels(bags, by))
-    store = Store(out)
-    return run_plan(plan, bags, y, store, executor or executor_for(n_jobs), progress, retry_failed)
+    return run_plan(plan, bags, y, Store(out), executor or executor_for(n_jobs), progress, retry_failed)
 
 
 def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, retry_failed: bool = False) -> Results:
     """Run the cells of a plan that the store lacks, and return the results of all cells."""
     metric, results, lock = plan.record["metric"], {}, Lock()  # with processes, a thread of joblib takes the cells
-    tracker = Tracker(Counter(cell.method for cell in plan.cells), metric)
-    has_results = open_plan(store, plan)
+    tracker = Tracker(Counter(cell.method for cell in plan.cells), metric, plan.record["level"])
+    has_results = open_plan(store, plan.record)
     display = Display(metric=metric) if progress is True else nullcontext(progress or (lambda step: None))
     with display as watch:
 
@@ -297,7 +276,9 @@ def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, r
             store.write(result["key"], result)
             note(result, ran=True)
     evaluated = Results(plan.record, results.values())
-    close_plan(store, plan, evaluated.write)
+    close_plan(store, plan.record)
+    if store.path is not None:
+        evaluated.write(store.path)
     return evaluated
 
 
@@ -306,6 +287,10 @@ def run_plan(plan: Plan, bags: Bags, y: np.ndarray, store, executor, progress, r
 
 def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_state, name, **in_memory) -> Results:
     """Evaluate methods on a scan: each is fitted without each fold of bags, and predicts that fold (see `evaluate`)."""
+    from bagwise.scale.held_out import fit_without
+    from bagwise.scale.passes import Passes
+    from bagwise.scale.training_data import TrainingData
+
     unsupported = [option for option, value in in_memory.items() if value is not None]
     if unsupported:
         raise ValueError(f"{unsupported[0]}= is for bags in memory; leave it out, or load the table")
@@ -313,47 +298,31 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
         raise TypeError("evaluate needs the methods to compare: evaluate(scan, methods=['aggregated'])")
     if get_metric(metric).needs_std:
         raise ValueError(f"metric={metric!r} needs standard deviations, which a scan does not give; choose another")
-    seed, entries = as_seed(random_state), as_entries(methods, tune=False)
-    facts: dict = {}
-    results: list[dict] = []
-    for repeat in range(1 if repeats is None else repeats):
-        facts, outcomes = _repeat(scan, entries, folds, seed + repeat, executor)
-        for outcome in outcomes:
-            key = digest(of_library(), name, outcome["method"], str(repeat), str(outcome["fold"]))
-            results.append({"key": key, "repeat": repeat} | outcome)
-    written = {entry.label: {"estimator": describe(entry.make(seed)), "settings": "({})"} for entry in entries}
+    seed, entries, results = as_seed(random_state), as_entries(methods, tune=False), []
+    for repeat in range(as_repeats(repeats, 1)):
+        with Passes(executor) as passes:
+            data = TrainingData.of(scan, passes)
+            fold = data.folds(folds, seed + repeat)
+            for entry in entries:
+                for k in range(int(fold.max()) + 1):
+                    held_out = fold == k
+                    held = fit_without(entry.make(seed + repeat), data, ~held_out, held_out)
+                    scores = {name: [value] for name, value in score(data.y[held_out], held.predictions).items()}
+                    about = {"key": digest(entry.name, str(repeat), str(k))}
+                    about |= {"method": entry.name, "repeat": repeat, "fold": k}
+                    about |= {"n_train": int(np.sum(~held_out)), "n_test": int(np.sum(held_out))}
+                    outcome = {"settings": [""], "scores": scores, "seconds": held.fit_seconds + held.predict_seconds}
+                    results.append((about, finish(about, outcome)))
+    written = {entry.name: {"estimator": describe(entry.make(seed)), "settings": "({})"} for entry in entries}
+    sizes = {"bags": len(data), "instances": int(data.sizes.sum()), "features": data.n_features}
+    names = {"name": name, "hash": None, "id_name": scan.bag, "target_name": scan.target}
     record = make_record(
-        data={"name": name, "hash": None, "ids": [], "sizes": []} | facts,
+        data=names | sizes | {"ids": [], "sizes": []},
         methods=written,
         n_settings=dict.fromkeys(written, 1),
         metric=metric,
         random_state=seed,
         splits=digest(str(folds), str(repeats), str(seed)),
-        cells=[
-            {key: cell[key] for key in ("key", "method", "repeat", "fold", "n_train", "n_test")} for cell in results
-        ],
+        cells=[about for about, _ in results],
     )
-    return Results(record, results)
-
-
-def _repeat(scan, entries, n_folds: int, seed: int, executor) -> tuple[dict, list[dict]]:
-    """Return facts of the data, and a result for every method and fold of one split into folds."""
-    from bagwise.scale.held_out import fit_without
-    from bagwise.scale.passes import Passes
-    from bagwise.scale.training_data import TrainingData
-
-    results = []
-    with Passes(executor) as passes:
-        data = TrainingData.of(scan, passes)
-        fold = data.folds(n_folds, seed)
-        for entry in entries:
-            for k in range(int(fold.max()) + 1):
-                held_out = fold == k
-                held = fit_without(entry.make(seed), data, ~held_out, held_out)
-                scores = {name: [value] for name, value in score(data.y[held_out], held.predictions).items()}
-                n_test = int(np.count_nonzero(held_out))
-                about = {"method": entry.label, "fold": k, "n_train": len(data) - n_test, "n_test": n_test}
-                seconds = held.fit_seconds + held.predict_seconds
-                results.append(finish(about, {"settings": [""], "scores": scores, "seconds": seconds}))
-        facts = {"bags": len(data), "instances": int(data.bag_arrays.sizes.sum()), "features": data.n_features}
-    return facts | {"id_name": scan.bag, "target_name": scan.target}, results
+    return Results(record, [result for _, result in results])

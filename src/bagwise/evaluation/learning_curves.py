@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from bagwise.bags import Bags, check_fit
-from bagwise.bags.checks import compared, one_of
+from bagwise.bags.checks import compared
 from bagwise.bags.folds import units_of
+from bagwise.bags.validation import one_of
 from bagwise.evaluation.evaluation import run_plan
 from bagwise.evaluation.plan import Plan, as_entries, in_order, make_plan, on_device
 from bagwise.evaluation.results import Results
@@ -18,16 +19,16 @@ from bagwise.evaluation.splits import Split, as_seed, make_splits
 from bagwise.execution import executor_for
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.table_output import Table, as_html, as_text, write_table
-from bagwise.metrics import Metric, Uncertainty, get_metric
+from bagwise.metrics import LEVEL, Metric, Uncertainty, get_metric
 from bagwise.model_files.store import Store
 
-OVER = ("bags", "instances")
 POINTS = 6  # number of sizes by default
 FEWEST_BAGS, FEWEST_UNITS = 8, 3  # bags and groups in the smallest default size
 FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # instances of the median bag, and their share, in the smallest size
 FEWEST_POINTS = 4  # sizes needed to fit three parameters
 DRAWS = 500  # bootstrap samples
 EXPONENTS = np.geomspace(0.1, 2.0, 40)
+TIMES = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}
 
 
 def learning_curve(
@@ -59,39 +60,31 @@ def learning_curve(
 
     .. math:: e(n) = a + b\, n^{-c}, \qquad a, b \ge 0,\; 0.1 \le c \le 2,
 
-    where a is the error that remains with any amount of data. The fit minimises squared relative errors, in closed
-    form for each c of a grid. Its uncertainty is estimated by a bootstrap over bags (groups) and splits.
+    where a is the error that remains with any amount of data. The fit minimises squared relative errors; its
+    uncertainty is estimated by a bootstrap over bags (groups) and splits.
 
     Parameters
     ----------
     bags, y : Bags and one target per bag
-        The order (method, bags, y) is accepted, too. Groups stay together: subsets of training bags consist of whole
-        groups.
+        The order (method, bags, y) works, too. Groups stay together in subsets of training bags.
     method : name, "name:preset", (label, estimator) or bag regressor
         A method of the catalogue is used with its default settings.
     over : {"bags", "instances"}, default "bags"
         Whether the number of training bags or the number of instances per bag increases.
     sizes : list of at least four numbers, optional
         For "bags", numbers of training bags. Default: six, up to all training bags of a fold; the smallest is an eighth
-        of them, at least 8 bags and three groups. For "instances", shares of the instances of each bag, up to 1.
-        Default: six, up to 1; the smallest is 1/32, or the share that leaves the median bag two instances.
+        of them, at least 8 bags and three groups. For "instances", shares of the instances of each bag. Default: six,
+        up to 1; the smallest is 1/32, or the share that leaves the median bag two instances.
     repeats, folds, random_state : int, see `make_splits`
         The splits. Each size needs ``repeats * folds`` fits.
     metric : str, default "rmse"
         Name of a metric of `bagwise.evaluation.METRICS`, all but "nll".
-        "crps" needs a method with standard deviations, or an `Intervals`.
     level : float, default 0.9
         Level of the intervals of errors and predictions.
-    out : path, optional
-        Folder that stores finished fits; the same call continues an interrupted run.
-    n_jobs, executor, device
-        Number of processes, or an object with ``run`` that runs the fits; device of networks.
-    name, origin
-        Name and origin of the data, stored in the record of the run.
+    out, n_jobs, executor, device, name, origin, retry_failed
+        See `evaluate`.
     progress : bool, function of a `Step`, or None
         Whether to show a progress display; None shows it in a terminal or a notebook.
-    retry_failed : bool, default False
-        Whether to run stored failed fits again.
 
     Returns
     -------
@@ -114,7 +107,7 @@ def learning_curve(
     bags, y, method = in_order("learning_curve", bags, y, method)
     if y is None or method is None:
         raise TypeError("Bags, targets and a method are required. Call learning_curve(bags, y, 'aggregated').")
-    one_of(over, OVER, "over")
+    one_of(over, ("bags", "instances"), "over")
     if not np.isfinite(get_metric(metric).best):
         raise ValueError(f"The metric {metric} has no best value, so no power law can be fitted. Use 'crps'.")
     if not 0 < level < 1:
@@ -122,84 +115,63 @@ def learning_curve(
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     bags, random_state = compared(bags), as_seed(random_state)
     splits = make_splits(bags, repeats=repeats, folds=folds, random_state=random_state)
-    entries = as_entries(_named(method), tune=False)
+    if hasattr(method, "fit") and not isinstance(method, type):
+        method = [(type(method).__name__, method)]
+    entries = as_entries(method, tune=False)
     if len(entries) != 1:
         raise ValueError(f"Got {len(entries)} methods; learning_curve takes one. Call it once per method.")
     entries = [on_device(entries[0], device)]
     estimator = entries[0].make(random_state)
     if get_metric(metric).needs_std and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
-        raise ValueError(
-            f"The metric {metric} needs a method that predicts standard deviations. Use 'blr' or an Intervals."
-        )
+        raise ValueError(f"The metric {metric} needs a method with standard deviations. Use 'blr' or an Intervals.")
+    chosen = _choose_sizes(over, sizes, bags, splits)
     if over == "bags":
-        unit = units_of(bags)
-        chosen = _bag_sizes(sizes, min(len(split.train) for split in splits), int(np.bincount(unit).max()))
-        parts, data, target = _parts_of_bags(splits, chosen, unit, random_state), bags, y
+        parts, data, target = _parts_of_bags(splits, chosen, units_of(bags), random_state), bags, y
     else:
-        chosen = _shares(sizes, bags)
         data, target = thinned(bags, chosen, random_state), np.tile(y, len(chosen))
-        parts = [
-            Split(split.repeat, f"{split.fold} of share {share:g}", split.train + by, split.test + by)
-            for split in splits
-            for by, share in zip(range(0, len(chosen) * len(bags), len(bags)), chosen, strict=True)
-        ]
+        parts = []
+        for split in splits:
+            for k, share in enumerate(chosen):
+                train, test = split.train + k * len(bags), split.test + k * len(bags)
+                parts.append(Split(split.repeat, f"{split.fold} of share {share:g}", train, test))
     how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
-    plan = make_plan(data, target, entries, parts, **how)
-    plan.record["learning_curve"] = {"over": over, "sizes": chosen}
-    store = Store(out)
+    plan = make_plan(data, target, entries, parts, **how, learning_curve={"over": over, "sizes": chosen})
     if progress is None:
         from bagwise.execution.progress import is_watched
 
         progress = is_watched()
-    results = run_plan(plan, data, target, store, executor or executor_for(n_jobs), progress, retry_failed)
+    results = run_plan(plan, data, target, Store(out), executor or executor_for(n_jobs), progress, retry_failed)
     curve = _measured(results, plan, over, chosen, bags, metric, level)
     if out is not None:
         write_table(Path(out) / "learning_curve.csv", curve.as_dict())
     return curve
 
 
-def _named(method):
-    if hasattr(method, "fit") and not isinstance(method, type):
-        return [(type(method).__name__, method)]
-    return method
-
-
 # Sizes and splits ---------------------------------------------------------------------------------------------------
 
 
-def _bag_sizes(sizes, most: int, largest: int) -> list[int]:
-    """Return the sorted numbers of training bags; ``most`` is their number in a fold, ``largest`` that in a group."""
-    if sizes is None:
+def _choose_sizes(over: str, sizes, bags: Bags, splits: list[Split]) -> list:
+    """Return the sorted numbers of training bags, or shares of the instances of a bag."""
+    requested = None if sizes is None else np.ravel(sizes).tolist()
+    if over == "bags":
+        most, largest = min(len(split.train) for split in splits), int(np.bincount(units_of(bags)).max())
         least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
-        chosen = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
+        default = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
+        chosen = default if requested is None else sorted({int(size) for size in requested if size == int(size)})
+        valid, supply = chosen and 2 <= chosen[0] <= chosen[-1] <= most, f"{most} training bags per fold"
+        rule = f"different whole numbers from 2 to {most}, the training bags per fold"
     else:
-        chosen = sorted({int(size) for size in np.ravel(sizes) if size == int(size)})
-        if len(chosen) != len(np.ravel(sizes)) or chosen[0] < 2 or chosen[-1] > most:
-            raise ValueError(
-                f"sizes over bags must be different whole numbers from 2 to {most}, the training bags per fold; "
-                f"got {np.ravel(sizes).tolist()}"
-            )
-    return _enough(chosen, f"{most} training bags per fold")
-
-
-def _shares(sizes, bags: Bags) -> list[float]:
-    if sizes is None:
-        least = max(FEWEST_INSTANCES / np.median(bags.sizes), SMALLEST_SHARE)
-        chosen = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
-    else:
-        chosen = sorted({float(share) for share in np.ravel(sizes)})
-        if len(chosen) != len(np.ravel(sizes)) or chosen[0] <= 0 or chosen[-1] > 1:
-            raise ValueError(
-                "sizes over instances must be different shares of a bag's instances, above 0 and up to 1; got "
-                f"{np.ravel(sizes).tolist()}"
-            )
-    return _enough(chosen, f"bags of {np.median(bags.sizes):g} instances (median)")
-
-
-def _enough(sizes: list, supply: str) -> list:
-    if len(sizes) < FEWEST_POINTS:
-        raise ValueError(f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(sizes)}.")
-    return sizes
+        median = np.median(bags.sizes)
+        least = max(FEWEST_INSTANCES / median, SMALLEST_SHARE)
+        default = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+        chosen = default if requested is None else sorted({float(share) for share in requested})
+        valid, supply = chosen and 0 < chosen[0] <= chosen[-1] <= 1, f"bags of {median:g} instances (median)"
+        rule = "different shares of a bag's instances, above 0 and up to 1"
+    if requested is not None and (not valid or len(chosen) != len(requested)):
+        raise ValueError(f"sizes over {over} must be {rule}; got {requested}")
+    if len(chosen) < FEWEST_POINTS:
+        raise ValueError(f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(chosen)}.")
+    return chosen
 
 
 def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed: int) -> list[Split]:
@@ -226,18 +198,18 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     >>> thinned(bags, [0.25, 1.0], 0).sizes.tolist()
     [2, 1, 8, 3]
     """
-    bag = np.repeat(np.arange(len(bags)), bags.sizes)
-    order = np.lexsort((np.random.default_rng(random_state).random(bags.n_instances), bag))
+    order = np.lexsort(
+        (np.random.default_rng(random_state).random(bags.n_instances), bags.expand(np.arange(len(bags))))
+    )
     place = np.empty(bags.n_instances, dtype=np.int64)
-    place[order] = np.arange(bags.n_instances) - np.repeat(bags.offsets[:-1], bags.sizes)
+    place[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
     counts = [_n_instances(bags, share) for share in shares]
-    rows = np.concatenate([np.flatnonzero(place < count[bag]) for count in counts])
+    rows = np.concatenate([np.flatnonzero(place < bags.expand(count)) for count in counts])
     repeated = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
         for name in ("ids", "groups", "covariates", "time", "fold")
     }
-    offsets = np.concatenate([[0], np.cumsum(np.concatenate(counts))])
-    return bags._with_rows(rows, offsets, **repeated)
+    return bags._with_rows(rows, np.concatenate([[0], np.cumsum(np.concatenate(counts))]), **repeated)
 
 
 def _n_instances(bags: Bags, share: float) -> np.ndarray:
@@ -324,24 +296,27 @@ class LearningCurve(Table):
         """Return the relative decrease of the error with ``factor`` times the data, and its interval."""
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
-        sizes = self.now * factor, self.now
-        shares = [1 - np.divide(*(law(size) for size in sizes)) for law in (self.law, self.draws)]
+        shares = [1 - law(self.now * factor) / law(self.now) for law in (self.law, self.draws)]
         shares = [1 - np.sqrt(1 - saved) for saved in shares] if get_metric(self.metric).root else shares
         return self._with_interval(*shares)
 
+    def _with_interval(self, value, draws) -> tuple[float, float, float]:
+        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(np.squeeze(value)), float(low), float(high)
+
     def sentence(self, factor: float = 2.0) -> str:
         """Return the conclusion, such as "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
+        if not factor > 1:
+            raise ValueError(f"factor must be above 1, because the sentence is about more data, not {factor!r}")
         share, low, high = (100 * value for value in self.gain(factor))
-        times = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}.get(
-            factor, f"{factor:g} times"
+        more = (
+            f"{TIMES.get(factor, f'{factor:g} times')} as many {'bags' if self.over == 'bags' else 'instances per bag'}"
         )
-        noun = "bags" if self.over == "bags" else "instances per bag"
         metric = get_metric(self.metric)
         name = metric.label if metric.best == 0 else f"distance of the {metric.label} from {metric.best:g}"
         if round(high) <= 0:
-            return f"{times} as many {noun} would not lower the {name}: it has stopped falling."
-        text = f"{times} as many {noun} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})"
-        return f"{text}."
+            return f"{more} would not lower the {name}: it has stopped falling."
+        return f"{more} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})."
 
     def as_dict(self) -> dict[str, list]:
         """Return the table as a dict of columns, a row per size: the metric, its interval, and the value of the law."""
@@ -351,21 +326,15 @@ class LearningCurve(Table):
 
     def notes(self) -> list[str]:
         """Return notes on failed fits and on weak conclusions."""
-        caveats = []
-        failed = len(self.results.failures)
-        if failed:
-            caveats.append(f"{failed} fits failed and are left out. The first error: {self.results.failures[0][-1]}")
+        caveats, failures = [], self.results.failures
+        if failures:
+            caveats.append(f"{len(failures)} fits failed and are left out. The first error: {failures[0][-1]}")
         if np.diff(get_metric(self.metric).loss(self.errors[[0, -1]])) > 0:
-            caveats.append(
-                "The error does not fall over these sizes. Use more repeats, which make the curve less noisy."
-            )
+            text = "The error does not fall over these sizes. Use more repeats, which make the curve less noisy."
+            caveats.append(text)
         if self.gain()[2] - self.gain()[1] > 0.2:
             caveats.append("The interval is wide. Use more repeats; if it stays wide, there are too few bags.")
         return caveats
-
-    def _with_interval(self, value, draws) -> tuple[float, float, float]:
-        low, high = np.quantile(draws, [(1 - self.level) / 2, (1 + self.level) / 2])
-        return float(np.squeeze(value)), float(low), float(high)
 
     def _repr_html_(self) -> str:
         return f"{as_html(self.as_dict())}<p>{'<br>'.join(map(escape, [self.sentence(), *self.notes()]))}</p>"
@@ -381,29 +350,26 @@ def _measured(
     label, n = results.methods[0], len(bags)
     # By key, because with large groups two sizes may have the same training bags and thus be one cell.
     done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
-    errors, split_of, trained = [], [], [[] for _ in requested]
+    parts, trained = [], [[] for _ in requested]
     for number, planned in enumerate(plan.cells):
         cell, (split, at) = done.get(planned.key), divmod(number, len(requested))
-        if cell is None:
-            continue
-        trained[at].append(cell["n_train"])
-        error = _errors(cell, get_metric(metric))
-        place = np.asarray(cell["bags"]) % n
-        place = place if len(place) == len(error) else np.zeros(len(error), dtype=int)
-        errors.append((np.full(len(place), at), place, error))
-        split_of.append(np.full(len(place), split))
+        if cell is not None:
+            trained[at].append(cell["n_train"])
+            error = _errors(cell, get_metric(metric))
+            place = np.asarray(cell["bags"]) % n if len(error) == len(cell["bags"]) else np.zeros(len(error), dtype=int)
+            parts.append((np.full(len(error), at), place, np.full(len(error), split), error))
     if any(not counts for counts in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
         raise ValueError(f"{label} has no result at some size, so no curve can be fitted. The first error: {first}")
-    at, place, error = map(np.concatenate, zip(*errors, strict=True))
-    sums = _Sums(at, units_of(bags)[place], np.concatenate(split_of), error, len(requested))
-    mean, draws = sums.means(None)[None], np.stack([sums.means(seed) for seed in range(DRAWS)])
+    at, place, split, error = map(np.concatenate, zip(*parts, strict=True))
+    means = mean_errors(at, units_of(bags)[place], split, error)
+    mean, draws = means[:1], means[1:]
+    if not (mean > 0).all():
+        raise ValueError("The method predicts each held-out bag without error, so no power law can be fitted.")
     if over == "bags":
         sizes, now = np.array([np.mean(counts) for counts in trained]), float(n)
     else:
         sizes, now = np.array([_n_instances(bags, share).mean() for share in requested]), float(bags.sizes.mean())
-    if not (mean > 0).all():
-        raise ValueError("The method predicts each held-out bag without error, so no power law can be fitted.")
     quantiles = np.quantile(_values(draws, metric), [(1 - level) / 2, (1 + level) / 2], axis=0).T
     laws = fit_power_law(sizes, mean), fit_power_law(sizes, np.maximum(draws, 1e-12 * mean))
     return LearningCurve(over, metric, level, sizes, _values(mean[0], metric), now, *laws, quantiles, results)
@@ -419,40 +385,34 @@ def _values(errors, metric: str):
 
 def _errors(cell: dict, metric: Metric) -> np.ndarray:
     """Return one error per bag, or, for a metric that is no mean over bags, its distance from the best value."""
-    y, prediction = np.asarray(cell["targets"]), np.asarray(cell["predictions"])
-    forecast: tuple = ()
+    parts = [np.asarray(cell["targets"]), np.asarray(cell["predictions"])]
     if metric.needs_std:
-        if cell["uncertainty"] is None and cell["std"] is None:
-            raise ValueError(
-                f"Some fits have too few training bags for intervals of level 0.9, so the {metric.label} is missing. "
-                "Leave out small sizes."
-            )
-        uncertainty = None if cell["uncertainty"] is None else Uncertainty.of_lists(cell["uncertainty"])
-        forecast = (None if cell["std"] is None else np.asarray(cell["std"]), uncertainty)
+        std, uncertainty = cell["std"], cell["uncertainty"]
+        if uncertainty is None and std is None:
+            few = f"Some fits have too few training bags for intervals of level {LEVEL}"
+            raise ValueError(f"{few}, so the {metric.label} is missing. Leave out small sizes.")
+        parts += [None if std is None else np.asarray(std), uncertainty and Uncertainty.of_lists(uncertainty)]
     if metric.per_bag is not None and metric.best == 0:
-        return metric.per_bag(y, prediction, *forecast)
-    value = metric(y, prediction, *forecast)
+        return metric.values(*parts)
+    value = metric(*parts)
     return np.zeros(0) if np.isnan(value) else np.array([abs(value - metric.best)])
 
 
-class _Sums:
-    """Sums of errors by size, unit and split, from which bootstrap means are computed."""
-
-    def __init__(self, at, unit, split, error, n_sizes: int):
-        pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
-        self.unit, self.split = np.divmod(pairs, split.max() + 1)
-        self.sums, self.counts = np.zeros((2, len(pairs), n_sizes))
-        np.add.at(self.sums, (pair, at), error)
-        np.add.at(self.counts, (pair, at), 1.0)
-
-    def means(self, seed: int | None) -> np.ndarray:
-        """Return the mean error at each size; with a seed, of a bootstrap sample of units and splits."""
-        weights = np.ones(len(self.unit))
+def mean_errors(at, unit, split, error) -> np.ndarray:
+    """Return the mean error at each size: of all errors, then of `DRAWS` bootstrap samples of units and splits."""
+    pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
+    unit, split = np.divmod(pairs, split.max() + 1)
+    sums, counts = np.zeros((2, len(pairs), at.max() + 1))
+    np.add.at(sums, (pair, at), error)
+    np.add.at(counts, (pair, at), 1.0)
+    means = []
+    for seed in (None, *range(DRAWS)):
+        weights = np.ones(len(pairs))
         if seed is not None:
             rng = np.random.default_rng(seed)
-            for which in (self.unit, self.split):
+            for which in (unit, split):
                 n = int(which.max()) + 1
                 weights = weights * rng.multinomial(n, np.full(n, 1 / n))[which]
-        if not weights.any():
-            weights[:] = 1.0
-        return (weights @ self.sums) / np.maximum(weights @ self.counts, 1e-300)
+            weights = weights if weights.any() else np.ones(len(pairs))
+        means.append((weights @ sums) / np.maximum(weights @ counts, 1e-300))
+    return np.array(means)

@@ -17,26 +17,27 @@ from bagwise.evaluation.comparison import average_ranks, by_split, contenders, c
 from bagwise.evaluation.plan import read_plan
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
 from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_rows, write_table
-from bagwise.metrics import METRICS, Uncertainty, best_of, get_metric, score
+from bagwise.metrics import METRICS, Metric, Uncertainty, best_of, get_metric, score
 from bagwise.model_files.store import Store
 
 # Columns of a comparison, also where there is no pair to compare.
 COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
 COMPARED += ("difference", "standard_error", "t", "p", "p_holm")
+MOST_LABELS = 20  # whose scores are printed
+SHOWN_BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage")  # of the scores by label
 
 
 def data_frame(columns: Callable) -> Callable:
     """Turn a method that returns columns by name into one that returns a data frame.
 
-    The frame is of pandas, else of polars; without either it is the columns. `Results.rows` uses the columns as they
-    are, so that the command line does not import pandas.
+    The frame is of pandas, else of polars; without either it is the columns. `Results.rows` calls the wrapped method,
+    so that the command line does not import pandas.
     """
 
     @wraps(columns)
     def method(self, *arguments, **options):
         return to_frame(columns(self, *arguments, **options))
 
-    vars(method)["columns"] = columns
     return method
 
 
@@ -50,14 +51,11 @@ class Forecast(NamedTuple):
     uncertainty: Uncertainty | None
 
 
-SHOWN_BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage90")  # of the scores by label
-
-
 class Results:
     """What an evaluation found, as tables to print, to write, or to go on with.
 
-    Printed, and in a notebook, it is the table of its methods, best first. `summary`, `compare` and
-    `scores_by` are data frames.
+    Printed, and in a notebook, it is the table of its methods, best first. `table`, `summary`, `compare`,
+    `predictions` and `scores_by` are data frames of pandas, or else of polars; without both they are dicts of columns.
 
     Parameters
     ----------
@@ -68,6 +66,7 @@ class Results:
     ----------
     methods : list of labels
     metric : the one that methods are compared by
+    level : that of the intervals that are judged
     selection : "nested" or "paper", for methods that have several settings to choose among
     splits : list of (repeat, fold)
     by : what scores are given apart by, {"name": ..., "labels": a label for every bag}, or None
@@ -90,25 +89,26 @@ class Results:
         keys = {cell["key"]: (cell["method"], cell["repeat"], cell["fold"]) for cell in record["cells"]}
         self.splits = list(dict.fromkeys(where[1:] for where in keys.values()))
         self._cells = {keys[cell["key"]]: cell for cell in cells if cell["key"] in keys}
-        self.by = record.get("by")
+        self.by, self.level = record.get("by"), record["level"]
         self.missing = len(keys) - len(self._cells)
         self.failures = [(*at, cell["error"]) for at, cell in self._cells.items() if cell["error"]]
 
     @classmethod
     def load(cls, folder) -> Results:
         """Load the results in a folder, of a finished or an unfinished evaluation."""
-        if not Path(folder).exists():
+        path = Path(folder)
+        if not path.exists():
             raise ValueError(f"there is no folder {folder}; bagwise evaluate --out makes one")
-        if Path(folder).suffix == ".bagwise" and Path(folder).is_file():
+        if path.suffix == ".bagwise" and path.is_file():
             text = f"{folder} is a model, not the folder of an evaluation"
             raise ValueError(f"{text}; `bagwise fit ... --report page.html` writes the report of a model")
-        if not (Path(folder) / "plan.json").is_file():
+        if not (path / "plan.json").is_file():
             raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
-        record = read_plan(store := Store(folder))
+        record = read_plan(store := Store(path))
         if record is None:
             raise ValueError(
-                f"{Path(folder) / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made "
-                "the folder writes it again and keeps what is finished"
+                f"{path / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made the "
+                "folder writes it again and keeps what is finished"
             )
         cells = (store.read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in cells if cell is not None])
@@ -127,12 +127,21 @@ class Results:
         """Return the result of a method on a split, or its failure (with ``error``); None if it is not there yet."""
         return self._cells.get((method, *split))
 
+    def _done(self, method: str, repeat: int | None = None) -> list[dict]:
+        """Return the results of a method, of all repeats or of one."""
+        cells = (self.cell(method, split) for split in self.splits if repeat in (None, split[0]))
+        return [cell for cell in cells if cell]
+
+    def _measure(self, metric: str | None = None) -> Metric:
+        """Return a metric, by default the main one, for intervals of this level."""
+        return get_metric(metric or self.metric, level=self.level)
+
     def scores(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return the scores of each setting on each split, (splits, settings); NaN where the method failed."""
-        name = get_metric(metric or self.metric).name
+        name = self._measure(metric).name
         cells = [self.cell(method, split) for split in self.splits]
-        width = max([len(cell["settings"]) for cell in cells if cell], default=1)
-        blank = [np.nan] * width  # also for a metric that was added after the cell ran
+        blank = [np.nan] * max([len(cell["settings"]) for cell in cells if cell], default=1)
+        # .get, for a metric that was added after the cell ran
         return np.array([cell["scores"].get(name, blank) if cell else blank for cell in cells], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
@@ -140,7 +149,7 @@ class Results:
 
         None if no setting has a score on every split that any of them has one on.
         """
-        losses = get_metric(self.metric).loss(self.scores(method))
+        losses = self._measure().loss(self.scores(method))
         scored = losses[~np.isnan(losses).all(axis=1)]
         return 0 if losses.shape[1] == 1 else best_of(scored.mean(axis=0)) if len(scored) else None
 
@@ -151,95 +160,84 @@ class Results:
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return one value per repeat: the score of the predictions of all folds together."""
-        of = get_metric(metric or self.metric)
-        return np.array([of(*self.forecast(method, repeat)[1:]) for repeat in self.repeats(method)])
+        repeats, of = self.repeats(method), self._measure(metric)
+        if not repeats:
+            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
+        return np.array([of(*self.forecast(method, repeat)[1:]) for repeat in repeats])
 
     def repeats(self, method: str) -> list[int]:
-        """Return the repeats with predictions of a method; raise an error if none are kept."""
-        predicted = self.predicted_repeats(method)
-        if not predicted:
-            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
-        return predicted
-
-    def predicted_repeats(self, method: str) -> list[int]:
         """Return the repeats with predictions of a method; none if many settings were scored, or every cell failed."""
         repeats = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
         return list(dict.fromkeys(repeats))
 
     def forecast(self, method: str, repeat: int) -> Forecast:
         """Return the predictions of a method in one repeat."""
-        cells = [self.cell(method, split) for split in self.splits if split[0] == repeat]
-        cells = [cell for cell in cells if cell and cell["predictions"]]
-
-        def joined(name: str) -> np.ndarray | None:
-            if any(cell.get(name) is None for cell in cells):
-                return None
-            return np.concatenate([np.asarray(cell[name]) for cell in cells])
-
-        parts = [cell.get("uncertainty") for cell in cells]
-        uncertainty = None
-        if all(part is not None for part in parts):
-            uncertainty = Uncertainty.of_lists({name: sum((part[name] for part in parts), []) for name in parts[0]})
-        return Forecast(*map(joined, ("bags", "targets", "predictions", "std")), uncertainty)
+        cells = [cell for cell in self._done(method, repeat) if cell["predictions"]]
+        columns: dict[str, Any] = {}
+        for name in ("bags", "targets", "predictions", "std"):
+            parts = [cell[name] for cell in cells]
+            columns[name] = None if None in parts else np.concatenate(parts)
+        parts, uncertainty = [cell.get("uncertainty") for cell in cells], None
+        if None not in parts:
+            lists = {name: sum((part[name] for part in parts), []) for name in parts[0]}
+            uncertainty = Uncertainty.of_lists(lists, self.level)
+        return Forecast(**columns, uncertainty=uncertainty)
 
     def folds(self, method: str, repeat: int) -> Folds:
         """Return the folds of one repeat, as far as a method has results."""
-        splits = [split for split in self.splits if split[0] == repeat and self.cell(method, split)]
         test, trains = np.full(self.record["data"]["bags"], -1), self.record.get("trains")
-        for k, split in enumerate(splits):
-            test[self.cell(method, split)["bags"]] = k
+        cells = self._done(method, repeat)
+        for k, cell in enumerate(cells):
+            test[cell["bags"]] = k
         if trains is None:
             return Folds(test)
-        positions = np.arange(len(test))
-        return Folds(test, tuple(np.isin(positions, trains[f"{repeat}/{fold}"]) for _, fold in splits))
+        names = [fold for at, fold in self.splits if at == repeat and self.cell(method, (at, fold))]
+        return Folds(test, tuple(np.isin(np.arange(len(test)), trains[f"{repeat}/{name}"]) for name in names))
 
     # Tables -------------------------------------------------------------------------------------------------
 
     @data_frame
     def table(self):
-        """Return a data frame, one row per cell; without pandas and polars a dict of columns.
+        """Return a data frame, one row per cell, with its scores, seconds, memory and error.
 
-        Its columns are data, method, selection, repeat, fold, setting, every metric, seconds, memory and error.
         ``selection`` is that of the method: "nested" or "paper (optimistic)" if it had several settings, else "none".
         """
         rows = []
         for method in self.methods:
             about = {"data": self.record["data"]["name"], "method": method}
             about |= {"selection": LABELS[self.selection_of(method)]}
-            chosen = self.setting(method)
-            for repeat, fold in self.splits:
+            chosen, scores = self.setting(method), {name: self.values(method, name).tolist() for name in METRICS}
+            for k, (repeat, fold) in enumerate(self.splits):
                 cell = self.ran(method, (repeat, fold))
                 if cell is None:
                     continue
-                blank = bool(cell["error"]) or chosen is None
                 # By the plan, not by the cell: another plan, whose repeats are other ones, may have made it.
                 row = about | {"repeat": repeat, "fold": fold, "n_train": cell["n_train"], "n_test": cell["n_test"]}
-                row |= {"settings": len(cell["settings"]), "setting": None if blank else cell["settings"][chosen]}
-                row |= {name: float("nan") if blank else _scored(cell, name, chosen) for name in METRICS}
+                setting = None if cell["error"] or chosen is None else cell["settings"][chosen]
+                row |= {"settings": len(cell["settings"]), "setting": setting}
+                row |= {name: values[k] for name, values in scores.items()}
                 rows.append(row | {name: cell[name] for name in ("seconds", "memory_mb", "error")})
         return from_rows(rows)
 
     @data_frame
     def summary(self):
-        """Return a data frame, one row per method; without pandas and polars a dict of columns.
+        """Return a data frame, one row per method, with mean seconds and most memory of a cell.
 
         For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of the means of repeats
-        (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one).
-
-        Over fixed folds or a fixed split, repeats vary the seed alone: they are averaged before the deviation over
-        splits is taken. ``rank`` is the average rank by the main metric, of the methods that have it on every split;
-        blank for the others. Then mean seconds and most memory of a cell.
+        (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one). Over fixed splits,
+        repeats vary the seed alone: they are averaged before the deviation over splits is taken. ``rank`` is the
+        average rank by the main metric, of the methods that have it on every split.
         """
         splits, repeats = self.distinct_splits(), np.array([repeat for repeat, _ in self.splits])
-        ranks = average_ranks(get_metric(self.metric).loss(self._ranked_scores(splits)))
+        ranks = average_ranks(self._measure().loss(self._ranked_scores(splits)))
         rows = []
         for method, rank in zip(self.methods, ranks.tolist(), strict=True):
-            done = self._done(method)
             spreads = {name: spread(self.values(method, name), repeats, splits) for name in METRICS}
             row = {"method": method, "selection": LABELS[self.selection_of(method)]}
             n_failed = sum(failed == method for failed, *_ in self.failures)
             row |= {"cells": spreads[self.metric]["_cells"], "failed": n_failed}
             row |= {f"{name}{end}": value for name in METRICS for end, value in spreads[name].items()}
+            done = self._done(method)
             seconds, memory = ([cell[name] for cell in done] or [np.nan] for name in ("seconds", "memory_mb"))
             rows.append(row | {"rank": rank, "seconds": float(np.mean(seconds)), "memory_mb": float(np.max(memory))})
         return from_rows(rows)
@@ -248,9 +246,8 @@ class Results:
     def compare(self, *, metric: str | None = None, reference: str | None = None):
         """Compare methods by paired differences on shared splits and the corrected resampled t-test.
 
-        A data frame, one row per pair; without pandas and polars a dict of columns. All pairs, or every method against
-        one; p-values are corrected (Holm) for the number of comparisons. Repeats of a fixed split are averaged first,
-        as they vary the seed alone: p is NaN where there is one split, however often it is repeated.
+        A data frame, one row per pair; p-values are corrected (Holm) for the number of comparisons. Repeats of a fixed
+        split are averaged first, as they vary the seed alone: p is NaN where there is one split.
 
         Parameters
         ----------
@@ -259,7 +256,7 @@ class Results:
         reference : str, optional
             The method that every other is compared with; default: all pairs.
         """
-        metric, splits, rows = get_metric(metric or self.metric).name, self.distinct_splits(), []
+        metric, splits, rows = self._measure(metric).name, self.distinct_splits(), []
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
             self._refuse_unknown(reference)
@@ -279,16 +276,9 @@ class Results:
 
     @data_frame
     def predictions(self, method: str):
-        """Return a data frame, one row per scored bag; without pandas and polars a dict of columns.
+        """Return a data frame, one row per scored bag, with the names of the table that the bags were loaded from.
 
-        Its columns are repeat, fold, bag id, size, target, prediction and std (NaN without one).
-        The id and the target have the names of the table that the bags were loaded from.
         It is empty if many settings were scored on the same folds: those predictions are not kept.
-
-        Parameters
-        ----------
-        method : str
-            One of the methods.
         """
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
         bag_name, target_name = self.own_names()
@@ -314,8 +304,7 @@ class Results:
 
         Every metric is that of the label's held-out bags taken together, the mean over repeats; ``bias`` is the mean of
         prediction minus target, ``rmse_sd_repeats`` the deviation over repeats. A label of one bag has no R² and no
-        correlation, and its RMSE is the error of one bag. `by_notes` has what to know before believing the rest.
-        Methods whose predictions are not kept (many settings scored on the same folds) have no rows.
+        correlation. Methods whose predictions are not kept have no rows; `by_notes` has further caveats.
 
         Parameters
         ----------
@@ -325,28 +314,34 @@ class Results:
         name, labels = self._labels(labels)
         rows = []
         for method in self.methods:
-            repeats = [self.forecast(method, repeat) for repeat in self.predicted_repeats(method)]
+            repeats = [self.forecast(method, repeat) for repeat in self.repeats(method)]
             for label in np.unique(labels).tolist():
-                scores = [_apart(*forecast, labels == label) for forecast in repeats]
-                scores = [score for score in scores if score is not None]
-                if not scores:
-                    continue
-                errors = [score["rmse"] for score in scores]
-                row = {"method": method, name: label, "bags": scores[0]["bags"], "repeats": len(scores)}
-                row |= {key: float(np.mean([score[key] for score in scores])) for key in ("bias", *METRICS)}
-                deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else float("nan")
-                rows.append(row | {"rmse_sd_repeats": deviation})
+                scores = []
+                for bags, *forecast in repeats:
+                    mine = np.flatnonzero(labels[bags] == label)
+                    if len(mine):
+                        y, predicted, *uncertain = (None if part is None else part[mine] for part in forecast)
+                        bias = float(np.mean(predicted - y))
+                        scores.append(
+                            {"bags": len(mine), "bias": bias} | score(y, predicted, *uncertain, level=self.level)
+                        )
+                if scores:
+                    row = {"method": method, name: label, "bags": scores[0]["bags"], "repeats": len(scores)}
+                    row |= {key: float(np.mean([of[key] for of in scores])) for key in ("bias", *METRICS)}
+                    errors = [of["rmse"] for of in scores]
+                    deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else float("nan")
+                    rows.append(row | {"rmse_sd_repeats": deviation})
         return from_rows(rows, names=("method", name, "bags"))
 
     def by_notes(self, labels=None) -> list[str]:
         """Return the caveats of `scores_by`: labels of few bags, and labels in training while they are scored."""
         name, labels = self._labels(labels)
-        values, counts = np.unique(labels, return_counts=True)
+        values, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
         notes = [
             f"{method} has no scores by {name}: its predictions are not kept, as many settings were scored on the same "
             "folds (choose them with selection='nested'), or every cell failed."
             for method in self.methods
-            if not self.predicted_repeats(method)
+            if not self.repeats(method)
         ]
         if (counts == 1).any():
             first = values[counts == 1][0]
@@ -354,31 +349,28 @@ class Results:
                 f"{int((counts == 1).sum())} of {len(values)} labels of {name} have one bag (first: {first!s}): their "
                 "RMSE is the error of one bag, and they have no R² and no correlation."
             )
-        scored = [cell["bags"] for method in self.methods for cell in self._done(method)]
-        torn = {label for bags in scored for label in values[_torn(labels, bags, values, counts)].tolist()}
-        if torn:
+        divided = np.zeros(len(values), dtype=bool)  # labels with bags on both sides of a split
+        for cell in (cell for method in self.methods for cell in self._done(method)):
+            scored = np.bincount(code[cell["bags"]], minlength=len(values))
+            divided |= (scored > 0) & (scored < counts)
+        if divided.any():
             notes.append(
-                f"{len(torn)} of {len(values)} labels of {name} had bags in training while others of them were scored: "
-                f"scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
+                f"{divided.sum()} of {len(values)} labels of {name} had bags in training while others of them were "
+                f"scored: scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
             )
         return notes
 
-    def by_to_text(self, labels=None, *, most: int = 20) -> str:
-        """Return the scores of the best method by label as text, the largest RMSE first, and the notes on them.
-
-        Parameters
-        ----------
-        labels : as in `scores_by`
-        most : the number of labels to show
-        """
-        best, name = self.best_method() or self.methods[0], self._labels(labels)[0]
-        rows = [row for row in self.rows("scores_by", labels) if row["method"] == best]
+    def by_to_text(self) -> str:
+        """Return the scores of the best method by label as text, the largest RMSE first, and the notes on them."""
+        best, name, lines = self.best_method() or self.methods[0], self._labels(None)[0], []
+        rows = [row for row in self.rows("scores_by") if row["method"] == best]
         rows.sort(key=lambda row: -row["rmse"])
-        columns = {column: [row[column] for row in rows[:most]] for column in (name, *SHOWN_BY)} if rows else {}
-        columns = {column: values for column, values in columns.items() if any(value is not None for value in values)}
-        many = f", the {most} of {len(rows)} with the largest RMSE" if len(rows) > most else ""
-        table = [f"{best} by {name}{many}:", as_text(columns)] if rows else []
-        return "\n".join([*table, *self.by_notes(labels)])
+        if rows:
+            shown = rows[:MOST_LABELS]
+            many = f", the {len(shown)} of {len(rows)} with the largest RMSE" if len(rows) > len(shown) else ""
+            columns = {column: [row[column] for row in shown] for column in (name, *SHOWN_BY)}
+            lines = [f"{best} by {name}{many}:", as_text(_without_empty(columns))]
+        return "\n".join([*lines, *self.by_notes()])
 
     def _labels(self, labels) -> tuple[str, np.ndarray]:
         if labels is None:
@@ -392,24 +384,21 @@ class Results:
 
     def write(self, folder) -> None:
         """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
-        names = {"results": "table", "summary": "summary", "comparisons": "compare"}
-        names |= {} if self.by is None else {"scores_by": "scores_by"}
-        for file, name in names.items():
-            write_table(Path(folder) / f"{file}.csv", self._columns(name))
-        write_table(Path(folder) / "results.parquet", self._columns("table"))
+        files = {"results.csv": "table", "results.parquet": "table"}
+        files |= {"summary.csv": "summary", "comparisons.csv": "compare"}
+        files |= {} if self.by is None else {"scores_by.csv": "scores_by"}
+        for file, table in files.items():
+            write_table(Path(folder) / file, self._columns(table))
 
     def rows(self, table: str, *arguments, **options) -> list[dict]:
         """Return a table as plain rows, with None where there is no value: what JSON can hold.
 
-        Parameters
-        ----------
-        table : {"table", "summary", "compare", "predictions", "scores_by"}
-            Name of the method that returns the table as a data frame; its arguments follow.
+        ``table`` is the name of the method that returns the table as a data frame; its arguments follow.
         """
         return to_rows(self._columns(table, *arguments, **options))
 
     def _columns(self, table: str, *arguments, **options) -> dict[str, list]:
-        return getattr(type(self), table).columns(self, *arguments, **options)
+        return getattr(type(self), table).__wrapped__(self, *arguments, **options)
 
     # The best, and the distance from it -----------------------------------------------------------------------
 
@@ -420,7 +409,7 @@ class Results:
         means = np.full(len(self.methods), np.nan)
         if rows.any():
             means[methods] = values[rows][:, methods].mean(axis=0)
-        best = best_of(get_metric(self.metric).loss(means))
+        best = best_of(self._measure().loss(means))
         return None if best is None else self.methods[best]
 
     def ranked(self) -> list[dict]:
@@ -429,25 +418,18 @@ class Results:
         Methods without a rank come last. Which method is best was found on the same folds, so p is corrected for all
         pairs, not only for those shown.
         """
-        name, best, gaps = self.metric, self.best_method(), {}
+        name, best, rows, gaps = self.metric, self.best_method(), self.rows("summary"), {}
         for pair in self.rows("compare"):
             gap, p = pair["difference"], pair["p_holm"]
             if pair["reference"] == best:
                 gaps[pair["method"]] = gap, p
             elif pair["method"] == best:
                 gaps[pair["reference"]] = None if gap is None else -gap, p
-        loss = get_metric(name).loss
-
-        def place(row: dict) -> tuple:
-            return not row["best"], row["rank"] is None, row[name] is None, loss(row[name] or 0.0)
-
-        rows = [
-            row
-            | dict(zip(("from_best", "p_holm"), gaps.get(row["method"], (None, None)), strict=True))
-            | {"best": row["method"] == best}
-            for row in self.rows("summary")
-        ]
-        return sorted(rows, key=place)
+        for row in rows:
+            row["from_best"], row["p_holm"] = gaps.get(row["method"], (None, None))
+            row["best"] = row["method"] == best
+        rows.sort(key=lambda row: self._measure().loss(row[name] or 0.0))
+        return sorted(rows, key=lambda row: (not row["best"], row["rank"] is None, row[name] is None))
 
     def distinct_splits(self) -> np.ndarray:
         """Return a number per split, the same for splits that score the same bags, as repeats of a fixed fold do."""
@@ -465,9 +447,6 @@ class Results:
         ran = np.array([[self.ran(method, split) is not None for method in self.methods] for split in self.splits])
         run = ran.all(axis=1) if ran.all(axis=1).any() else np.full(len(ran), True)
         return np.column_stack([by_split(self.values(method)[run], splits[run]) for method in self.methods])
-
-    def _done(self, method: str) -> list[dict]:
-        return [cell for split in self.splits if (cell := self.cell(method, split))]
 
     # Text -----------------------------------------------------------------------------------------------------
 
@@ -498,7 +477,7 @@ class Results:
         """Return the caveats of the means: which methods lack some or all values, and why."""
         metric, notes = self.metric, []
         advice = f"{metric} is not defined where targets or predictions do not vary; rank by rmse."
-        if get_metric(metric).needs_std:
+        if self._measure().needs_std:
             advice = f"{metric} needs a method that gives standard deviations; or rank by rmse."
         for method in self.methods:
             ran = sum(self.ran(method, split) is not None for split in self.splits)
@@ -513,23 +492,15 @@ class Results:
         return notes
 
     def _shown(self) -> dict[str, list]:
-        """Return the columns to print, best method first, without empty ones."""
+        """Return the columns to print, best method first."""
         rows, name = self.ranked(), self.metric
         heads = {"method": "method", name: name, f"{name}_sd_folds": "± folds", "from_best": "from best"}
         heads |= {"p_holm": "p (Holm)", "rank": "rank", "seconds": "seconds per split"}
-        if any(row["failed"] for row in rows):
-            heads["failed"] = "failed"
-        columns = {head: [row[key] for row in rows] for key, head in heads.items()}
-        return {head: values for head, values in columns.items() if any(value is not None for value in values)}
+        heads |= {"failed": "failed"} if self.failures else {}
+        return _without_empty({head: [row[key] for row in rows] for key, head in heads.items()})
 
     def to_text(self, width: int | None = None) -> str:
-        """Return title, scores and notes as text.
-
-        Parameters
-        ----------
-        width : columns of a terminal, optional
-            The last columns of scores are left out where they do not fit.
-        """
+        """Return title, scores and notes as text; the last columns of scores are left out where ``width`` is short."""
         return "\n".join([self.title(), as_text(self._shown(), width), *self.notes()])
 
     def __repr__(self) -> str:
@@ -541,22 +512,5 @@ class Results:
         return f"<p>{escape(self.title())}</p>{as_html(self._shown())}{notes}"
 
 
-def _scored(cell: dict, name: str, chosen: int) -> float:
-    """Return a score of a cell; NaN for a metric that is newer than the cell."""
-    return cell["scores"][name][chosen] if name in cell["scores"] else float("nan")
-
-
-def _apart(bags, targets, predictions, std, uncertainty, mine: np.ndarray) -> dict | None:
-    """Return the scores of the bags of a mask; None if none of them was scored."""
-    rows = np.flatnonzero(mine[bags])
-    if not len(rows):
-        return None
-    y, predicted = targets[rows], predictions[rows]
-    scores = score(y, predicted, None if std is None else std[rows], None if uncertainty is None else uncertainty[rows])
-    return scores | {"bags": len(rows), "bias": float(np.mean(predicted - y))}
-
-
-def _torn(labels: np.ndarray, scored, values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return which labels have some, but not all, of their bags among those scored."""
-    inside = np.bincount(np.searchsorted(values, labels[scored]), minlength=len(values))
-    return (inside > 0) & (inside < counts)
+def _without_empty(columns: dict[str, list]) -> dict[str, list]:
+    return {name: values for name, values in columns.items() if any(value is not None for value in values)}

@@ -12,81 +12,25 @@ from pathlib import Path
 
 import narwhals as nw
 import numpy as np
+import pyarrow as pa
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import one_of
-from bagwise.bags.frames import FrameColumns
-from bagwise.bags.validation import counted
+from bagwise.bags.validation import counted, one_of
 from bagwise.evaluation.comparison import spread
 from bagwise.evaluation.evaluation import evaluate
-from bagwise.evaluation.plan import Entry, as_entries
+from bagwise.evaluation.plan import Entry
 from bagwise.evaluation.results import Results
 from bagwise.evaluation.selection import LABELS, as_settings
 from bagwise.evaluation.splits import make_splits
 from bagwise.io import load
-from bagwise.io.columns import Roles
-from bagwise.io.load import gather
-from bagwise.io.table_files import is_row_number, read_csv, read_parquet, reading
+from bagwise.io.table_files import is_row_number, read_table, reading
 from bagwise.io.table_output import as_text
 from bagwise.kernels import Gaussian, InverseMultiquadric
-from bagwise.methods import CATALOGUE, method
+from bagwise.methods import method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
 
 INVALID = (0.0, -32767.0)  # what the tables hold where a pixel was not seen
 PICKLES = (".p", ".pkl", ".pickle")
-
-
-def read_crop(path: Path, *, trust_pickle: bool = False) -> tuple[Bags, np.ndarray]:
-    """Read a table with columns `bag` and `target`, or with bag ids in the first column and targets in the last."""
-    frame = _read(path, trust_pickle)
-    if isinstance(frame, np.ndarray):
-        return _from_matrix(frame)
-    if not nw.dependencies.is_into_dataframe(frame):
-        raise ValueError(f"it holds a {type(frame).__name__}; a data frame or an array is needed")
-    names = nw.from_native(frame, eager_only=True).columns
-    rows = [name for name in names if is_row_number(str(name))]
-    names = [name for name in names if name not in rows]
-    if len(names) < 3:
-        raise ValueError(f"it has {len(names)} columns; the bag id, features and the target are needed")
-    bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
-    return load(frame, bag=bag, target=target, ignore=rows)
-
-
-def _read(path: Path, trust_pickle: bool):
-    if path.suffix.lower() not in PICKLES:
-        return read_parquet(path, None) if path.suffix.lower() == ".parquet" else read_csv(path, ",")
-    if not trust_pickle:
-        raise PermissionError(
-            f"{path.name} is a pickle, which can run any code when opened; pass --trust-pickle if you trust where "
-            "it comes from, or save it as .csv or .parquet"
-        )
-    try:
-        with reading(path):
-            return pickle.loads(path.read_bytes())
-    except ImportError as error:
-        raise ImportError(f"{path.name} needs what is not installed here: {error}; save it as .csv there") from error
-
-
-def _from_matrix(matrix: np.ndarray) -> tuple[Bags, np.ndarray]:
-    if matrix.ndim != 2 or matrix.shape[1] < 3:
-        raise ValueError(f"it holds an array of shape {matrix.shape}; columns of bag id, features, target are needed")
-    columns = {f"x{j}": column for j, column in enumerate(matrix.T)}
-    ends = {"bag": "x0", "target": f"x{len(columns) - 1}"}
-    return gather(FrameColumns(columns), Roles(**ends))[:2]
-
-
-def drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    """Drop instances that hold an invalid value, and bags without others; return a note with their number."""
-    valid = ~np.isin(bags.instances, INVALID).any(axis=1)
-    sizes = np.add.reduceat(valid, bags.offsets[:-1], dtype=np.int64)
-    has_valid = sizes > 0
-    if has_valid.sum() < 2:
-        raise ValueError("fewer than two bags have an instance without invalid values; use --invalid keep")
-    offsets = np.concatenate([[0], np.cumsum(sizes[has_valid])])
-    note = f"{(~valid).sum():,} of {len(valid):,} instances hold 0 or -32767 and are left out, "
-    note += f"with {counted((~has_valid).sum(), 'bag')} that had no others"
-    bags = Bags(bags.instances[valid], offsets, bags.ids[has_valid], feature_names=bags.feature_names)
-    return bags, y[has_valid], note
 
 
 @dataclass(frozen=True)
@@ -112,6 +56,12 @@ DATA_SETS = {
 }
 
 
+def file_names(name: str) -> list[str]:
+    """Return the possible file names of a data set, in the order of preference."""
+    endings = (".csv", ".csv.gz", ".parquet", *PICKLES) if DATA_SETS[name].crop else (".mat",)
+    return [name + end for end in endings]
+
+
 def find_files(folder) -> dict[str, Path]:
     """Find the files of the data sets in a folder: NAME.mat, or for the crops .csv, .parquet, or a pickle.
 
@@ -121,39 +71,8 @@ def find_files(folder) -> dict[str, Path]:
     if not folder.is_dir():
         raise NotADirectoryError(f"there is no folder {folder}; give the one that holds MISR1.mat, WHEAT.csv, ...")
     files = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_file()}
-    paths = {}
-    for name in DATA_SETS:
-        mine = [files[file.lower()] for file in file_names(name) if file.lower() in files]
-        if mine:
-            paths[name] = mine[0]
-    return paths
-
-
-def file_names(name: str) -> list[str]:
-    """Return the possible file names of a data set, in the order of preference.
-
-    Examples
-    --------
-    >>> file_names("MISR1"), file_names("CORN")[:2]
-    (['MISR1.mat'], ['CORN.csv', 'CORN.csv.gz'])
-    """
-    endings = (".csv", ".csv.gz", ".parquet", *PICKLES) if DATA_SETS[name].crop else (".mat",)
-    return [name + end for end in endings]
-
-
-def git_blob_id(path) -> str:
-    r"""Return the id that git gives to the content of a file: sha1 of "blob SIZE\0" and the content.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "empty"
-    >>> path.touch()
-    >>> git_blob_id(path)
-    'e69de29bb2d1d6434b8b29ae775ad8c2e48c5391'
-    """
-    content = Path(path).read_bytes()
-    return sha1(b"blob %d\0" % len(content) + content).hexdigest()
+    options = {name: [files.get(file.lower()) for file in file_names(name)] for name in DATA_SETS}
+    return {name: next(filter(None, paths)) for name, paths in options.items() if any(paths)}
 
 
 def read_file(
@@ -161,49 +80,89 @@ def read_file(
 ) -> tuple[Bags, np.ndarray, list[str]]:
     """Read bags, targets, and notes on differences from the published data.
 
-    Parameters
-    ----------
-    trust_pickle : bool
-        Whether a pickle may be opened: it can run any code.
-    invalid : {"keep", "drop"}
-        Whether instances of the crop tables with an invalid value (0 or -32767) are kept, or left out.
-    bags_of_100 : bool
-        Whether only bags of exactly 100 instances are kept, as the notebook does for MISR2.
+    ``trust_pickle`` opens pickles, which can run any code. With ``invalid="drop"`` (not "keep"), instances of the crop
+    tables with an invalid value (0 or -32767) are left out; with ``bags_of_100``, bags of another size than 100, as in
+    the notebook for MISR2.
     """
     one_of(invalid, ("keep", "drop"), "invalid")
-    data, path = DATA_SETS[name], Path(path)
+    data, path, notes = DATA_SETS[name], Path(path), []
     try:
-        bags, y = read_crop(path, trust_pickle=trust_pickle) if data.crop else load(path)
+        bags, y = _read_crop(path, trust_pickle) if data.crop else load(path)
     except (ValueError, TypeError) as error:
         text = str(error)
         fact, _, advice = text.partition("; ")
         if "=" in advice or "leave target out" in advice:  # options of `load`, and the file must be the published one
             text = f"{fact}; correct the file"
         raise ValueError(text if path.name in text else f"{path.name}: {text}") from error
-    notes = _unlike(data, path, bags)
-    for applies, keep in ((data.crop and invalid == "drop", drop_invalid), (bags_of_100, _keep_bags_of_100)):
-        if applies:
-            bags, y, note = keep(bags, y)
-            notes.append(note)
-    return bags, y, notes
-
-
-def _keep_bags_of_100(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    of_100 = bags.sizes == 100
-    if of_100.sum() < 2:
-        raise ValueError(f"there are {of_100.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
-    note = f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out"
-    return bags[of_100], y[of_100], note
-
-
-def _unlike(data: DataSet, path: Path, bags: Bags) -> list[str]:
-    notes = []
     if data.blob is not None and (blob_id := git_blob_id(path)) != data.blob:
         notes.append(f"{path.name} is not the file of the paper: its git blob id is {blob_id}, not {data.blob}")
     if bags.n_features != data.features:
         notes.append(f"{path.name} has {bags.n_features} features; the published file has {data.features}")
-    return notes
+    if data.crop and invalid == "drop":
+        bags, y, note = _drop_invalid(bags, y)
+        notes.append(note)
+    if bags_of_100:
+        of_100 = bags.sizes == 100
+        if of_100.sum() < 2:
+            raise ValueError(f"there are {of_100.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
+        notes.append(f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out")
+        bags, y = bags[of_100], y[of_100]
+    return bags, y, notes
 
+
+def git_blob_id(path: Path) -> str:
+    r"""Return the id that git gives to the content of a file: sha1 of "blob SIZE\0" and the content."""
+    content = path.read_bytes()
+    return sha1(b"blob %d\0" % len(content) + content).hexdigest()
+
+
+def _read_crop(path: Path, trust_pickle: bool) -> tuple[Bags, np.ndarray]:
+    """Read a table with columns `bag` and `target`, or with bag ids in the first column and targets in the last."""
+    frame = _read_table(path, trust_pickle)
+    if isinstance(frame, np.ndarray):
+        if frame.ndim != 2:
+            raise ValueError(f"it holds an array of shape {frame.shape}; a row per instance is needed")
+        frame = pa.table({f"x{j}": column for j, column in enumerate(frame.T)})
+    if not nw.dependencies.is_into_dataframe(frame):
+        raise ValueError(f"it holds a {type(frame).__name__}; a data frame or an array is needed")
+    columns = nw.from_native(frame, eager_only=True).columns
+    names = [name for name in columns if not is_row_number(str(name))]
+    if len(names) < 3:
+        raise ValueError(f"it has {len(names)} columns; the bag id, features and the target are needed")
+    bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
+    return load(frame, bag=bag, target=target, ignore=[name for name in columns if name not in names])
+
+
+def _read_table(path: Path, trust_pickle: bool):
+    if path.suffix.lower() not in PICKLES:
+        return read_table(path)
+    if not trust_pickle:
+        raise PermissionError(
+            f"{path.name} is a pickle, which can run any code when opened; pass --trust-pickle if you trust where "
+            "it comes from, or save it as .csv or .parquet"
+        )
+    try:
+        with reading(path):
+            return pickle.loads(path.read_bytes())
+    except ImportError as error:
+        raise ImportError(f"{path.name} needs what is not installed here: {error}; save it as .csv there") from error
+
+
+def _drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
+    """Drop instances that hold an invalid value, and bags without others; return a note with their number."""
+    valid = ~np.isin(bags.instances, INVALID).any(axis=1)
+    sizes = np.add.reduceat(valid, bags.offsets[:-1], dtype=np.int64)
+    has_valid = sizes > 0
+    if has_valid.sum() < 2:
+        raise ValueError("fewer than two bags have an instance without invalid values; use --invalid keep")
+    offsets = np.concatenate([[0], np.cumsum(sizes[has_valid])])
+    note = f"{(~valid).sum():,} of {len(valid):,} instances hold 0 or -32767 and are left out, "
+    note += f"with {counted((~has_valid).sum(), 'bag')} that had no others"
+    bags = Bags(bags.instances[valid], offsets, bags.ids[has_valid], feature_names=bags.feature_names)
+    return bags, y[has_valid], note
+
+
+# The rows -------------------------------------------------------------------------------------------------------------
 
 # 100 x RMSE for MODIS, MISR1, MISR2; RMSE for the crops. EM-MIR and attention-MIR were copied there from other papers.
 PUBLISHED = {
@@ -247,13 +206,8 @@ def run_rows(
 
     Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
     kernels), and the one that leave-one-bag-out on the training bags would choose among them. So all protocols come
-    from the same folds and networks.
-
-    Parameters
-    ----------
-    inner_folds : int
-        D of the paper, at most the number of training bags.
-    options : passed on to `evaluate`, such as ``out``, ``n_jobs``, ``progress``
+    from the same folds and networks. ``inner_folds`` is D of the paper, at most the number of training bags;
+    ``options`` are passed on to `evaluate`.
     """
     splits = make_splits(bags, repeats=repeats, folds=folds)  # refuses what cannot be split
     inner_folds = min(inner_folds, *[len(split.train) for split in splits])
@@ -263,34 +217,40 @@ def run_rows(
 
 def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entry]:
     """Return the methods of the rows. Crops have the network of the notebook (it was run on CORN), aerosol not."""
-    preset = "notebook" if crop else "paper"
 
     def pool(seed: int):
         estimator = method("instance-mean", preset="paper", random_state=seed)
         return estimator.set_params(instances__estimator=notebook_network(random_state=seed)) if crop else estimator
 
     def kme(seed: int):
+        preset = "notebook" if crop else "paper"
         return method("instance-kme", preset=preset, random_state=seed).set_params(instances__folds=inner_folds)
 
-    entries = {"instance-MIR": Entry("instance-MIR", pool, _settings(_POOLS))}
-    entries["instance-kme-MIR"] = Entry("instance-kme-MIR", kme, _settings(_KERNELS))
-    labels = list(dict.fromkeys(map(_label, rows)))
-    return [entries[label] if label in entries else _other(label) for label in labels]
+    makers = {"instance-MIR": pool, "instance-kme-MIR": kme}
+    makers |= {label: Entry.of(name).make for label, name in _OTHERS.items()}
+    labels = dict.fromkeys(map(_label, rows))
+    return [Entry(label, makers[label], tuple(setting for *_, setting in _settings(label))) for label in labels]
 
 
-def _settings(of_row: dict) -> tuple[dict, ...]:
-    return tuple(setting for row in of_row for settings in _row_settings(row).values() for setting in settings)
+def _label(row: str) -> str:
+    return row.split(" (")[0]
 
 
-def _row_settings(row: str) -> dict[str, tuple[dict, ...]]:
-    """Return the settings of a row for each protocol."""
-    if row in _POOLS:  # nothing to choose
-        return {"both": ({"head__statistic": _POOLS[row]},)}
-    kernels = [_KERNELS[row](bandwidth) for bandwidth in PAPER_BANDWIDTHS]
-    penalties = [(penalty,) for penalty in PAPER_PENALTIES]
-    grid = as_settings({"head__embedding__kernel": kernels, "head__head__penalties": penalties})
-    nested = {"head__grid": {"kernel": kernels}, "head__head__penalties": PAPER_PENALTIES}
-    return {"paper": grid, "nested": (nested,), "clipped": (nested | {"head__embedding__beyond": "clip"},)}
+def _settings(label: str) -> list[tuple[str, tuple[str, ...], dict]]:
+    """Return the settings of a method, each with its row of the table and the protocols that it is of."""
+    if label == "instance-MIR":
+        return [(row, PROTOCOLS, {"head__statistic": statistic}) for row, statistic in _POOLS.items()]
+    if label in _OTHERS:  # no grid is published, so no setting is chosen
+        return [(label, PROTOCOLS, {})]
+    settings = []
+    for row, kernel in _KERNELS.items():
+        kernels = [kernel(bandwidth) for bandwidth in PAPER_BANDWIDTHS]
+        penalties = [(penalty,) for penalty in PAPER_PENALTIES]
+        grid = as_settings({"head__embedding__kernel": kernels, "head__head__penalties": penalties})
+        nested = {"head__grid": {"kernel": kernels}, "head__head__penalties": PAPER_PENALTIES}
+        settings += [(row, ("paper",), setting) for setting in grid]
+        settings += [(row, ("nested",), nested), (row, ("clipped",), nested | {"head__embedding__beyond": "clip"})]
+    return settings
 
 
 def read_row(results: Results, row: str, name: str) -> dict:
@@ -302,44 +262,20 @@ def read_row(results: Results, row: str, name: str) -> dict:
     """
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
     complete = ~np.isnan(scores).any(axis=1)  # all but failed cells
-    result = {"data": name, "row": row, "published": PUBLISHED[row][name], "failed": int((~complete).sum())}
-    columns = _columns_of(row, "paper")
-    result["selection"] = LABELS["paper" if columns.stop - columns.start > 1 else "none"]
-    repeats = np.array([repeat for repeat, _ in results.splits])[complete]
+    repeats, published = np.array([repeat for repeat, _ in results.splits])[complete], PUBLISHED[row][name]
+    result = {"data": name, "row": row, "published": published, "failed": int((~complete).sum())}
     for protocol in PROTOCOLS:
-        part = scores[complete, _columns_of(row, protocol)] if complete.any() else np.empty((0, 1))
+        settings = enumerate(_settings(_label(row)))
+        columns = [k for k, (of_row, protocols, _) in settings if of_row == row and protocol in protocols]
+        if protocol == "paper":
+            result["selection"] = LABELS["paper" if len(columns) > 1 else "none"]
+        part = scores[complete][:, columns] if complete.any() else np.empty((0, 1))
         best = part.mean(axis=0).argmin() if len(part) else 0
-        result |= _compare(part[:, best], repeats, result["published"], protocol)
+        statistics = spread(part[:, best], repeats)
+        error = float(statistics["_sd_repeats"] / np.sqrt(len(np.unique(repeats)) or 1))
+        gap = (statistics[""] - published) / error if error > 0 else float("nan")
+        result |= {protocol: statistics[""], f"{protocol}_se": error, f"{protocol}_gap_in_se": float(gap)}
     return result
-
-
-def _columns_of(row: str, protocol: str) -> slice:
-    """Return the positions of the settings of a row among those of its method."""
-    start = 0
-    for other in next((rows for rows in (_POOLS, _KERNELS) if row in rows), ()):
-        for which, settings in _row_settings(other).items():
-            if other == row and which in (protocol, "both"):
-                return slice(start, start + len(settings))
-            start += len(settings)
-    return slice(0, 1)
-
-
-def _compare(values: np.ndarray, repeats: np.ndarray, published: float, protocol: str) -> dict:
-    statistics = spread(values, repeats)
-    error = statistics["_sd_repeats"] / np.sqrt(len(np.unique(repeats)) or 1)
-    gap = (statistics[""] - published) / error if error > 0 else float("nan")
-    return {protocol: statistics[""], f"{protocol}_se": float(error), f"{protocol}_gap_in_se": float(gap)}
-
-
-def _label(row: str) -> str:
-    return row.split(" (")[0]
-
-
-def _other(label: str) -> Entry:
-    """Return EM-MIR or attention-MIR from the catalogue; no grid is published, so no setting is chosen."""
-    preset = "paper" if "paper" in CATALOGUE[_OTHERS[label]].presets else None
-    (entry,) = as_entries(f"{_OTHERS[label]}:{preset}" if preset else _OTHERS[label], tune=False)
-    return Entry(label, entry.make)
 
 
 # As text --------------------------------------------------------------------------------------------------------------
@@ -355,24 +291,22 @@ def table_text(rows: list[dict]) -> str:
     """Return the rows of all data sets beside the published numbers, as text for a terminal."""
     parts = []
     for name in dict.fromkeys(row["data"] for row in rows):
-        unit = "RMSE" if name in ("WHEAT", "CORN") else "100 x RMSE"
-        columns = _text_columns([row for row in rows if row["data"] == name])
-        parts.append(f"{name}, {unit}\n{as_text(columns)}\n")
+        mine = [row for row in rows if row["data"] == name]
+        columns = {"row": [row["row"] for row in mine], "published": [f"{row['published']:.2f}" for row in mine]}
+        for protocol in PROTOCOLS:
+            columns[protocol] = [_cell_text(row, protocol) for row in mine]
+        if any(row["failed"] for row in mine):
+            columns["cells failed"] = [str(row["failed"]) for row in mine]
+        parts.append(f"{name}, {'RMSE' if DATA_SETS[name].crop else '100 x RMSE'}\n{as_text(columns)}\n")
     has_optimistic = any(row["selection"] != "none" for row in rows)
     return "\n".join([*parts, *([OPTIMISTIC] if has_optimistic else []), NOTE])
-
-
-def _text_columns(rows: list[dict]) -> dict[str, list[str]]:
-    columns = {"row": [row["row"] for row in rows], "published": [f"{row['published']:.2f}" for row in rows]}
-    columns["paper"] = [("" if row["selection"] == "none" else "* ") + _cell_text(row, "paper") for row in rows]
-    columns |= {protocol: [_cell_text(row, protocol) for row in rows] for protocol in ("nested", "clipped")}
-    failed = {"cells failed": [str(row["failed"]) for row in rows]}
-    return columns | (failed if any(row["failed"] for row in rows) else {})
 
 
 def _cell_text(row: dict, protocol: str) -> str:
     """Return an error, its standard error (of several repeats) and the difference from the published number."""
     value, error, gap = (row[f"{protocol}{end}"] for end in ("", "_se", "_gap_in_se"))
+    text = "* " if protocol == "paper" and row["selection"] != "none" else ""
     if value != value:
-        return "-"
-    return f"{value:.2f}" + ("" if error != error else f" ± {error:.2f}") + ("" if gap != gap else f" ({gap:+.1f})")
+        return f"{text}-"
+    text += f"{value:.2f}" + (f" ± {error:.2f}" if error == error else "")
+    return text + (f" ({gap:+.1f})" if gap == gap else "")

@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any
 
 from joblib import cpu_count, parallel_config
-from joblib.parallel import ParallelBackendBase, get_active_backend
+from joblib.parallel import ParallelBackendBase
 
 from bagwise.execution.resources import one_thread
-from bagwise.execution.tasks import Lost, Processes, Serial
+from bagwise.execution.tasks import Lost
 
 AHEAD = 2  # tasks per worker thread that wait on the cluster, so that none is idle
 PATIENCE = 30  # seconds
@@ -34,7 +34,7 @@ class NoWorkers(ConnectionError):
 @contextmanager
 def connected(where=None, *, n_workers: int | None = None) -> Iterator:
     """Yield a client, as of `cluster`, whose workers match this process; close it at the end if it was opened here."""
-    with _client(where, n_workers) as client:
+    with _of_this_machine(n_workers) if where is None else _client(where, n_workers) as client:
         try:
             client.wait_for_workers(1, timeout=WAIT)
         except TimeoutError:
@@ -54,11 +54,9 @@ def need_distributed():
     return distributed
 
 
-def _client(where, n_workers):
-    """Return a context of a client, which closes the client if it is opened here."""
+def _client(where, n_workers: int | None):
+    """Return a context of the client of a running cluster, which closes the client if it is opened here."""
     distributed = need_distributed()
-    if where is None:
-        return _of_this_machine(distributed, n_workers)
     if n_workers is not None:
         raise ValueError("n_workers is for a cluster of this machine; one that runs already has the workers it has")
     if isinstance(where, distributed.Client):
@@ -80,7 +78,8 @@ def _client(where, n_workers):
 
 
 @contextmanager
-def _of_this_machine(distributed, n_workers):
+def _of_this_machine(n_workers: int | None):
+    distributed = need_distributed()
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     options = {"n_workers": n_workers or cpu_count(), "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
@@ -102,35 +101,30 @@ def _of_this_machine(distributed, n_workers):
 
 def _compare(versions: dict) -> None:
     """Refuse workers that would not understand a task, and warn of those that may round differently."""
-    here = versions["client"]["packages"]
+
+    def version(packages: dict) -> str | None:
+        number = packages.get(package)
+        return ".".join(str(number).split(".")[:2]) if package == "python" else number  # pickles depend on the minor
+
+    ours = versions["client"]["packages"]
     workers = {address: worker["packages"] for address, worker in versions["workers"].items() if worker}
     for package in (*SAME, *ALIKE):
-        ours = _version(package, here)
-        elsewhere = {address: _version(package, packages) for address, packages in workers.items()}
-        different = [address for address in elsewhere if elsewhere[address] != ours]
+        different = [address for address, packages in workers.items() if version(packages) != version(ours)]
         if not different:
             continue
-        more = f" (and {len(different) - 1} others)" if different[1:] else ""
-        text = (
-            f"{package} is {ours or 'missing'} here and {elsewhere[different[0]] or 'missing'} on worker {different[0]}"
-        )
+        first, *further = different
+        text = f"{package} is {version(ours) or 'missing'} here and {version(workers[first]) or 'missing'} on worker "
+        text += f"{first} (and {len(further)} others)" if further else first
         if package in SAME:
-            raise ValueError(f"{text}{more}: install the same version there, and start the worker again")
-        warnings.warn(f"{text}{more}: the last digits may differ from a fit on this machine", UserWarning, stacklevel=4)
-
-
-def _version(package: str, packages: dict) -> str | None:
-    """Return the version of a package; for Python only major and minor, on which pickles depend."""
-    version = packages.get(package)
-    return ".".join(str(version).split(".")[:2]) if package == "python" else version
+            raise ValueError(f"{text}: install the same version there, and start the worker again")
+        warnings.warn(f"{text}: the last digits may differ from a fit on this machine", UserWarning, stacklevel=4)
 
 
 class Dask:
     """The workers of a Dask cluster.
 
-    The scheduler tries a task again when its worker dies, a few times. It does not know which of the tasks on that
-    worker was the cause, so one that it gives up is tried once more, alone, when all others are done; then it
-    is `Lost`.
+    The scheduler tries a task again when its worker dies, a few times. A task that it gives up is tried once more,
+    alone, when all others are done; then it is `Lost`.
 
     Parameters
     ----------
@@ -164,7 +158,7 @@ class Dask:
 
 def _in_window(client, function, tasks: Iterable, data) -> Iterator[tuple[Any, Any]]:
     """Yield (task, result), with a few tasks per thread of a worker on the cluster at a time."""
-    name = getattr(function, "name", None) or getattr(function, "__name__", type(function).__name__)
+    name = getattr(function, "name", None) or getattr(function, "__name__", "task")
     most, numbered = AHEAD * max(1, sum(client.nthreads().values())), enumerate(tasks)
     flying: dict[Any, Any] = {}
     while True:
@@ -215,9 +209,9 @@ def _call(function, task, shared):
 class Workers(ParallelBackendBase):
     """A backend for ``joblib.parallel_config``: each job is a task on a worker, alone and on one thread.
 
-    joblib's own Dask backend scatters the data, so jobs are cancelled when the workers that hold it die; here the data
-    is a task, which the scheduler can run again. Nested jobs run on the worker of the outer job, where with joblib's
-    backend each worker submits them and takes up more work, and more memory, while it waits.
+    With joblib's own Dask backend jobs are cancelled when the workers that hold their data die, and a worker takes up
+    more work, and more memory, while it waits for nested jobs. Here the data is a task, which the scheduler can run
+    again, and nested jobs run on the worker of the outer job.
     """
 
     default_n_jobs = -1
@@ -227,9 +221,11 @@ class Workers(ParallelBackendBase):
         self.client = client
         self._sent: dict[int, tuple] = {}  # id -> the argument, kept so that no other gets its id, and its future
 
+    def executor(self) -> Dask:
+        return Dask(self.client)
+
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """Return 1 for ``n_jobs=1``, which runs in this process, and otherwise the number of worker threads."""
-        # At least two: with one, joblib would do the work of a lone worker in this process.
+        # Otherwise at least two: with one, joblib would do the work of a lone worker in this process.
         return 1 if n_jobs == 1 else max(2, sum(self.client.nthreads().values()))
 
     def configure(self, n_jobs: int = 1, parallel=None, **_) -> int:
@@ -257,9 +253,13 @@ class Workers(ParallelBackendBase):
         return self.client.submit(_jobs, calls, pure=False)
 
     def _light(self, argument):
-        """Return the argument, or a future of it if it is large."""
+        """Return the argument, or a future of it if it is large; arrays are counted without a copy."""
+        import cloudpickle  # as Dask does
+
         if id(argument) not in self._sent or self._sent[id(argument)][1].status == "error":
-            if _nbytes(argument) < LARGE:
+            arrays: list = []
+            pickled = cloudpickle.dumps(argument, protocol=5, buffer_callback=arrays.append)
+            if len(pickled) + sum(array.raw().nbytes for array in arrays) < LARGE:
                 return argument
             self._sent[id(argument)] = argument, send(self.client, argument)
         return self._sent[id(argument)][1]
@@ -286,15 +286,6 @@ class _Job:
         return results
 
 
-def _nbytes(argument) -> int:
-    """Return the number of bytes to send; large arrays, also inside Bags or a model, are counted without a copy."""
-    import cloudpickle  # as Dask does
-
-    arrays: list = []
-    pickled = cloudpickle.dumps(argument, protocol=5, buffer_callback=arrays.append)
-    return len(pickled) + sum(array.raw().nbytes for array in arrays)
-
-
 def _fetched(client, future):
     """Return the result of a task or raise its error; wait without limit while the cluster has workers."""
     while True:
@@ -315,10 +306,9 @@ def _jobs(calls: list[tuple]) -> list:
 def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
     """Run everything that can run in parallel on the workers of a Dask cluster, inside the context.
 
-    This includes the networks behind a method, the members and folds of auto, the folds of intervals, the cells of
-    `evaluate`, and all else that runs through joblib, such as scikit-learn's searches. The same seed gives the same
-    numbers as without a cluster if the workers have the same kind of CPU as this machine. If a worker dies, another
-    one repeats its work, and the result does not change.
+    This includes the networks of a method, members and folds of auto, folds of intervals, cells of `evaluate`, and all
+    else that runs through joblib. The same seed gives the same numbers as without a cluster if the CPUs are of the same
+    kind. If a worker dies, another one repeats its work.
 
     Of nested jobs, only the outer ones are distributed. ``n_jobs=1`` keeps the work of an estimator in this process;
     any other number, and None, means all workers.
@@ -344,17 +334,3 @@ def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
     """
     with connected(where, n_workers=n_workers) as client, parallel_config(backend=Workers(client), n_jobs=-1):
         yield client
-
-
-def executor_for(n_jobs: int | None):
-    """Return the default executor: the workers inside `cluster`; otherwise this process, or several processes.
-
-    Examples
-    --------
-    >>> type(executor_for(None)).__name__
-    'Serial'
-    """
-    backend, _ = get_active_backend()
-    if n_jobs != 1 and isinstance(backend, Workers):
-        return Dask(backend.client)
-    return Serial() if n_jobs in (None, 1) else Processes(n_jobs)

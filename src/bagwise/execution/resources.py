@@ -84,17 +84,14 @@ def kept_memory() -> Iterator[None]:
     if library is None:
         yield
         return
-    _set(library, keep=KEPT, map_from=_LARGEST_MAP)
+    library.mallopt(_TRIM, KEPT)
+    library.mallopt(_MAP, _LARGEST_MAP)
     try:
         yield
     finally:
-        _set(library, keep=int(os.environ[TOLD]), map_from=USUAL)
+        library.mallopt(_TRIM, int(os.environ[TOLD]))
+        library.mallopt(_MAP, USUAL)
         library.malloc_trim(0)
-
-
-def _set(library, *, keep: int, map_from: int) -> None:
-    library.mallopt(_TRIM, keep)
-    library.mallopt(_MAP, map_from)
 
 
 @cache
@@ -111,12 +108,14 @@ def settled(device: str, *, worth: bool) -> str:
         return "cuda" if worth and gpu() else "cpu"
     if not (isinstance(device, str) and device.partition(":")[0] == "cuda"):
         raise ValueError(f"device must be 'cpu', 'cuda' (or 'cuda:1' and so on) or 'auto', not {device!r}")
-    if not _has_torch():
-        raise ImportError(
-            f"device={device!r} needs torch, which is not installed. Everything works on the CPU without it: use "
-            "device='cpu', or 'auto'. For a GPU install torch with: pip install 'bagwise[torch]'"
-        )
     if not gpu():
+        try:
+            import torch  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                f"device={device!r} needs torch, which is not installed. Everything works on the CPU without it: use "
+                "device='cpu', or 'auto'. For a GPU install torch with: pip install 'bagwise[torch]'"
+            ) from error
         raise ValueError(
             f"device={device!r} needs a GPU, but torch finds none on this machine. Everything works on the CPU without "
             "one: use device='cpu', or 'auto' to take a GPU where there is one."
@@ -127,19 +126,11 @@ def settled(device: str, *, worth: bool) -> str:
 @once
 def gpu() -> bool:
     """Return whether torch is installed and finds a GPU."""
-    if not _has_torch():
-        return False
-    import torch
-
-    return torch.cuda.is_available()
-
-
-def _has_torch() -> bool:
     try:
-        import torch  # noqa: F401
+        import torch
     except ImportError:
         return False
-    return True
+    return torch.cuda.is_available()
 
 
 @once

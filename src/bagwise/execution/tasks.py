@@ -1,7 +1,4 @@
-"""Independent tasks on this machine, in one process or several, and the results of tasks in order.
-
-A task that fails returns its error as a value; `Watch` measures the time and memory of one.
-"""
+"""Independent tasks on this machine, in one process or several; `Watch` measures the time and memory of one."""
 
 from __future__ import annotations
 
@@ -11,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -29,50 +25,32 @@ class Lost:
     reason: str
 
 
-@dataclass(frozen=True)
-class Failed:
-    """A task that raised an error."""
-
-    error: Exception
-
-
 class Watch:
     """Seconds passed and memory taken (the peak above what the process held at the start, in MB) inside ``with``."""
 
     seconds = memory_mb = 0.0
 
     def __enter__(self) -> Watch:
-        self._resettable = _reset_peak()
-        self._held = (_status_mb("VmRSS:") or 0.0) if self._resettable else _peak_mb()
+        try:
+            Path("/proc/self/clear_refs").write_text("5")  # reset the peak, which only Linux can
+            self._held = _memory_mb("VmRSS:")
+        except OSError:
+            self._held = _memory_mb("VmHWM:")
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, *_) -> None:
         self.seconds = time.perf_counter() - self._start
-        self.memory_mb = max(0.0, _peak_mb() - self._held)
+        self.memory_mb = max(0.0, _memory_mb("VmHWM:") - self._held)
 
 
-def _reset_peak() -> bool:
-    """Reset the peak memory of this process, and return whether that was possible: only on Linux it is."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-        return True
-    except OSError:
-        return False
-
-
-def _status_mb(field: str) -> float | None:
+def _memory_mb(field: str) -> float:
+    """Return a field of /proc/self/status; on other systems the peak of the process, or 0 where it is unknown."""
     try:
         lines = Path("/proc/self/status").read_text().splitlines()
         return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
     except (OSError, StopIteration):
-        return None
-
-
-def _peak_mb() -> float:
-    peak = _status_mb("VmHWM:")
-    if peak is not None:
-        return peak
+        pass
     try:
         from resource import RUSAGE_SELF, getrusage
     except ImportError:  # Windows
@@ -154,9 +132,9 @@ def starts_processes() -> bool:
 def end_with(parent: int) -> None:
     """Stop this worker process when its parent has ended for any reason.
 
-    A parent that is killed cannot stop its workers, which then wait five minutes for more work. On Windows, where the
-    parent id of a process never changes, they still do. A signal at the parent's death (Linux) may come too early: it
-    is sent when the thread that started the worker ends.
+    Workers of a killed parent would wait five minutes for more work; on Windows, where the parent id of a process never
+    changes, they still do. A signal at the parent's death (Linux) is sent too early: when the thread that started the
+    worker ends.
     """
 
     def watch() -> None:
@@ -167,49 +145,9 @@ def end_with(parent: int) -> None:
     Thread(target=watch, name="bagwise-parent", daemon=True).start()
 
 
-@dataclass(frozen=True)
-class Numbered:
-    """A function of numbered tasks that returns an error as a value: a cluster takes an exception for a dead worker.
-
-    The dashboard of a cluster shows the tasks by ``name``.
-    """
-
-    name: str
-
-    def __call__(self, numbered, function, *shared):
-        try:
-            return function(numbered[1], *shared)
-        except Exception as error:
-            return Failed(error)
-
-
-def in_order(
-    executor,
-    function: Callable,
-    tasks: Iterable,
-    shared: tuple = (),
-    *,
-    name: str = "tasks",
-    report: Callable[[int], object] = bool,
-) -> Iterator[Any]:
-    """Yield ``function(task, *shared)`` for each task, in the order of the tasks, run by an executor.
-
-    An error in a task is raised here unchanged, once the tasks that have started are finished; no other task is
-    started. A dashboard shows the tasks by ``name``; ``report`` is called with the number of each finished task.
-    """
-    early: dict[int, Any] = {}
-    wrong: dict[int, tuple] = {}
-    turn = 0
-    until_wrong = takewhile(lambda _: not wrong, enumerate(tasks))
-    for (number, task), result in executor.run(Numbered(name), until_wrong, (function, *shared)):
-        if isinstance(result, Failed | Lost):
-            wrong[number] = result, task
-        elif not wrong:
-            early[number] = result
-            report(number)
-            while turn in early:
-                yield early.pop(turn)
-                turn += 1
-    if wrong:
-        result, task = wrong[min(wrong)]
-        raise result.error if isinstance(result, Failed) else RuntimeError(f"{task}: {result.reason}")
+def executor_for(n_jobs: int | None):
+    """Return the default executor: the workers inside `cluster`; otherwise this process, or several processes."""
+    backend, _ = get_active_backend()
+    if n_jobs != 1 and hasattr(backend, "executor"):
+        return backend.executor()
+    return Serial() if n_jobs in (None, 1) else Processes(n_jobs)

@@ -1,9 +1,7 @@
 """`explain`: what every instance of a bag has to do with its prediction.
 
-Contributions, weights and instance predictions are those that the method has: the methods `contributions(bags)`,
-`instance_weights(bags)` and `predict_instances(bags)` are optional. A Pipeline is asked through its last step, on the
-bags as that step sees them; an average of additive methods is additive. Leave-one-out effects, ŷ(bag) - ŷ(bag without
-the instance), exist for any method; many bags are predicted at a time.
+The methods `contributions(bags)`, `instance_weights(bags)` and `predict_instances(bags)` of a model are optional. Those
+of a Pipeline are the ones of its last step, on the bags as that step sees them.
 """
 
 from __future__ import annotations
@@ -29,6 +27,17 @@ from bagwise.regressors.pipeline import last_step
 WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
 BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
 VALUES = ("contributions", "weights", "instance_predictions", "instance_std")
+# What the numbers of one instance are called, in the order of the table.
+SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "contributions": "contribution"}
+SINGULAR |= {"weights": "weight", "effects": "effect"}
+# What a kind is called, and the attribute that holds its numbers.
+KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
+MOST_BAGS = 10  # shown in a notebook
+MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
+BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
+BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
+ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
+MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
 
 
 def unwrapped(model):
@@ -43,21 +52,30 @@ def unwrapped(model):
 def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     """Return contributions, weights, predictions and deviations per instance; None for those the model lacks."""
     last, bags, column = _last_step(unwrapped(model), bags)
+    values: dict[str, np.ndarray | None] = dict.fromkeys(VALUES)
     if not isinstance(bags, Bags):
-        return dict.fromkeys(VALUES)
+        return values
+    values["instance_predictions"] = column
     if isinstance(last, VotingRegressor) or all(hasattr(last, name) for name in BLEND):  # an average
-        return dict.fromkeys(VALUES) | {"contributions": _averaged(last, bags), "instance_predictions": column}
-    values = dict.fromkeys(VALUES) | {"weights": _ask(last, "instance_weights", bags), "instance_predictions": column}
+        return values | {"contributions": _averaged(last, bags)}
+    if hasattr(last, "instance_weights"):
+        values["weights"] = last.instance_weights(bags)
     if getattr(last, "additive_", None) is False:
         return values
-    if hasattr(last, "predict_instances") and "return_std" in signature(last.predict_instances).parameters:
-        alone, values["instance_std"] = last.predict_instances(bags, return_std=True)
-    else:
-        alone = _ask(last, "predict_instances", bags)
+    alone = None
+    if hasattr(last, "predict_instances"):
+        if "return_std" in signature(last.predict_instances).parameters:
+            alone, values["instance_std"] = last.predict_instances(bags, return_std=True)
+        else:
+            alone = last.predict_instances(bags)
+    if column is None:
+        values["instance_predictions"] = alone
     # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
-    mean = hasattr(last, "additive_")
-    parts = last.limited_contributions(alone * bags.shares(), bags) if mean else _ask(last, "contributions", bags)
-    return values | {"contributions": parts, "instance_predictions": alone if column is None else column}
+    if hasattr(last, "additive_"):
+        values["contributions"] = last.limited_contributions(alone * bags.shares(), bags)
+    elif hasattr(last, "contributions"):
+        values["contributions"] = last.contributions(bags)
+    return values
 
 
 def by_rows(stage) -> bool:
@@ -82,12 +100,8 @@ def _last_step(model, bags):
     return model, bags, column
 
 
-def _ask(step, name: str, bags: Bags):
-    return getattr(step, name)(bags) if hasattr(step, name) else None
-
-
 def _averaged(model, bags: Bags) -> np.ndarray | None:
-    """Return the average of the members' contributions, if all of them have some.
+    """Return the average of the members' contributions, or None if one has none.
 
     A blend keeps its predictions within the range of the targets: what it cuts off, all instances of the bag share.
     """
@@ -112,40 +126,19 @@ def _members(average) -> list[tuple]:
     return list(zip(average.estimators_, weights[is_member] / weights[is_member].sum(), strict=True))
 
 
-# What the numbers of one instance are called.
-SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "weights": "weight"}
-SINGULAR |= {"contributions": "contribution", "effects": "effect"}
-# What a kind is called, and the attribute that holds its numbers.
-KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
-COLUMNS = ("instance_predictions", "instance_std", "contributions", "weights", "effects")
-MOST_BAGS = 10  # shown in a notebook
-MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
-BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
-BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
-ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
-MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Table):
     """What every instance has to do with the prediction of its bag.
 
     Attributes
     ----------
-    kind : {"contributions", "weights", "leave-one-out"}
-        What ``values`` are.
+    kind : {"contributions", "weights", "leave-one-out"}, what ``values`` are
     bags : Bags, those explained
     predictions : array (bags,)
-    contributions : array (instances,) or None
-        They sum to the prediction in every bag.
-    weights : array (instances,) or None
-        They are not negative and sum to one in every bag.
-    instance_predictions : array (instances,) or None
-        What the method predicts of the instance, in units of the target.
-    effects : array (instances,) or None
-        The prediction of the bag minus the prediction without the instance; 0 where ``alone``.
-    instance_std : array (instances,) or None
-        The standard deviation of the instance predictions, of methods that know it ("aggregate-gp").
+    contributions, weights, instance_predictions, effects, instance_std : array (instances,) or None
+        Contributions sum to the prediction in every bag; weights are not negative and sum to one. Instance predictions
+        are in units of the target, with standard deviations where the method knows them ("aggregate-gp"). An effect is
+        the prediction of the bag minus that without the instance; 0 where ``alone``.
     additive_share : float or None
         Of a blend that is no sum over instances as a whole: the weight of its parts that are. The effects are of the
         whole blend.
@@ -153,9 +146,8 @@ class Explanation(Table):
     Examples
     --------
     >>> import bagwise as bw
-    >>> from bagwise.explanations import explain
     >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
-    >>> explanation = explain(bw.method("aggregated").fit(bags, y), bags)
+    >>> explanation = bw.explain(bw.method("aggregated").fit(bags, y), bags)
     >>> explanation
     Explanation of 30 bags (150 instances) by contributions
     >>> list(explanation.table())
@@ -183,37 +175,34 @@ class Explanation(Table):
         return self.bags.shares() == 1
 
     def as_dict(self) -> dict[str, np.ndarray]:
-        """Return the columns of `table`, a row per instance: bag id, position in the bag, and its numbers.
+        """Return the columns of `table`, a row per instance: bag id, position in the bag from 0, and its numbers.
 
-        The id is called as in the table that the bags were loaded from, or "bag". For bags from a table there are also
-        the ``row`` in the table, and the columns kept on loading. Positions are counted from 0, and rows that were
-        dropped count.
+        For bags from a table there are also the ``row`` in the table and the columns kept on loading, the id is called
+        as in the table, and rows that were dropped count.
         """
         first = self.bags.expand(self.bags.offsets[:-1])
-        numbers = {name: getattr(self, name) for name in COLUMNS if getattr(self, name) is not None}
-        bag = own_name(self.bags.id_name, "bag", ["instance", "row", *COLUMNS])
+        numbers = {name: getattr(self, name) for name in SINGULAR if getattr(self, name) is not None}
+        bag = own_name(self.bags.id_name, "bag", ["instance", "row", *SINGULAR])
         place = {bag: self.bags.expand(self.bags.ids), "instance": np.arange(self.bags.n_instances) - first}
         return place | (self.bags.kept or {}) | numbers
 
     def __repr__(self) -> str:
-        part = (
-            "" if self.additive_share is None else f"; {self.additive_share:.0%} of the blend is a sum over instances"
-        )
-        return f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}{part}"
+        text = f"Explanation of {len(self.bags):,} bags ({self.bags.n_instances:,} instances) by {self.kind}"
+        share = self.additive_share
+        return text if share is None else f"{text}; {share:.0%} of the blend is a sum over instances"
 
     def _repr_html_(self) -> str:
         """Return HTML for a notebook: the first bags, each with the instance that matters most."""
-        bags, position = self.bags, self.as_dict()["instance"]
-        shown = range(min(len(bags), MOST_BAGS))
-        rows = bags.offsets[:-1][: len(shown)] + [np.abs(self.values[bags.rows([i])]).argmax() for i in shown]
+        bags, n = self.bags, min(len(self.bags), MOST_BAGS)
+        rows = bags.offsets[:n] + [np.abs(self.values[bags.rows([i])]).argmax() for i in range(n)]
         table = {
-            "bag": bags.ids[: len(shown)].tolist(),
-            "instances": bags.sizes[: len(shown)].tolist(),
-            "prediction": self.predictions[: len(shown)].tolist(),
-            "instance that matters most": position[rows].tolist(),
+            "bag": bags.ids[:n].tolist(),
+            "instances": bags.sizes[:n].tolist(),
+            "prediction": self.predictions[:n].tolist(),
+            "instance that matters most": self.as_dict()["instance"][rows].tolist(),
             KINDS[self.kind]: self.values[rows].tolist(),
         }
-        more = f"<p>and {len(bags) - len(shown):,} more; table() has every instance</p>" * (len(bags) > len(shown))
+        more = f"<p>and {len(bags) - n:,} more; table() has every instance</p>" if len(bags) > n else ""
         return f"<p><strong>{escape(repr(self))}</strong></p>{as_html(table)}{more}"
 
 
@@ -230,12 +219,12 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     Parameters
     ----------
     model : fitted bag regressor
-        Of the catalogue, or your own: it is asked for ``contributions(bags)``, ``instance_weights(bags)`` and
-        ``predict_instances(bags)``, those that it has. Intervals and searches are looked into.
+        Of the catalogue, or your own with some of the methods ``contributions(bags)``, ``instance_weights(bags)`` and
+        ``predict_instances(bags)``. Of intervals and searches, the method inside is explained.
     bags : Bags
     kind : {"auto", "contributions", "weights", "leave-one-out"}
-        "auto" is the first of the three that the method has. Contributions, weights and instance predictions are in
-        the answer whenever the method has them, whatever the kind; effects only if they are asked for.
+        "auto" is the first of the three that the method has. The answer has all numbers that the method has, whatever
+        the kind; effects only for "leave-one-out".
     max_instances : int
         The largest bag that leave-one-out accepts: one of L instances is predicted L times.
     n_jobs : int, optional
@@ -244,14 +233,11 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     Examples
     --------
     >>> import numpy as np, bagwise as bw
-    >>> from bagwise.explanations import explain
     >>> bags, y = bw.datasets.make_gaussian(40, instances=5)
     >>> model = bw.method("aggregated").fit(bags, y)
-    >>> explanation = explain(model, bags)
+    >>> explanation = bw.explain(model, bags)
     >>> bool(np.allclose(explanation.values.reshape(40, 5).sum(axis=1), model.predict(bags), rtol=1e-12))
     True
-    >>> explain(model, bags, kind="leave-one-out").effects.shape
-    (200,)
     """
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
@@ -271,24 +257,20 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
             f"{type(model).__name__} has no {kind} of instances; it offers {', '.join(map(repr, offered))}: "
             "pass one of these as kind, or 'auto'"
         )
-    if values["contributions"] is not None:
-        values["contributions"] = _balanced(values["contributions"], predictions, bags)
+    if values["contributions"] is not None:  # rounding errors are divided among the instances
+        parts = values["contributions"]
+        over = predictions - segment_sum(parts, bags.offsets)
+        size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
+        if (np.abs(over) > ROUNDING * size).any():
+            raise ValueError(
+                f"contributions miss the prediction by {np.abs(over).max():.3g}; contributions(bags) of a method must "
+                "sum to predict(bags) in every bag"
+            )
+        values["contributions"] = parts + bags.expand(over / bags.sizes)
     if kind == "leave-one-out":
         values["effects"] = leave_one_out(model, bags, predictions, max_instances=max_instances, n_jobs=n_jobs)
     share = None if values["contributions"] is not None else getattr(last_step(model), "additive_share_", None)
     return Explanation(kind, bags, predictions, **values, additive_share=share)
-
-
-def _balanced(parts: np.ndarray, predictions: np.ndarray, bags: Bags) -> np.ndarray:
-    """Return contributions that sum to the prediction; rounding errors are divided among the instances."""
-    over = predictions - segment_sum(parts, bags.offsets)
-    size = np.maximum(np.abs(predictions), segment_sum(np.abs(parts), bags.offsets))
-    if (np.abs(over) > ROUNDING * size).any():
-        raise ValueError(
-            f"contributions miss the prediction by {np.abs(over).max():.3g}; contributions(bags) of a method must sum "
-            "to predict(bags) in every bag"
-        )
-    return parts + bags.expand(over / bags.sizes)
 
 
 def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: int, n_jobs=None) -> np.ndarray:
@@ -315,15 +297,7 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
 
 
 def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
-    """Return the bag of each instance without it; it must not be the only instance that counts.
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags = bw.from_arrays([np.array([1.0, 2.0, 3.0]), np.array([7.0, 8.0])])
-    >>> [bag[:, 0].tolist() for bag in without_each(bags, np.array([0, 2, 4]))]
-    [[2.0, 3.0], [1.0, 2.0], [7.0]]
-    """
+    """Return the bag of each instance without it; it must not be the only instance that counts."""
     which = np.searchsorted(bags.offsets, left_out, side="right") - 1
     whole = bags[which]
     gone = whole.offsets[:-1] + left_out - bags.offsets[which]
@@ -370,27 +344,10 @@ def _blocks(rows: np.ndarray, most_rows: int) -> Iterator[slice]:
         start = stop
 
 
-def function_on_grid(head, predictions: Bags, *, points: int) -> tuple[np.ndarray, np.ndarray]:
+def function_on_grid(head, predictions: Bags, points: int = 160) -> tuple[np.ndarray, np.ndarray]:
     """Return h on a grid of instance predictions: the prediction of a bag of that instance and mean covariates.
 
-    Parameters
-    ----------
-    head : fitted last step of a method such as instance-kme, ``model[-1]``
-    predictions : Bags of one column, ``model[:-1].transform(bags)``
-    points : int
-
-    Returns
-    -------
-    grid, h : arrays (points,)
-
-    Examples
-    --------
-    >>> import bagwise as bw
-    >>> from bagwise.regressors import PoolPredictions
-    >>> bags = bw.from_arrays([np.array([0.0, 1.0]), np.array([2.0])])
-    >>> grid, h = function_on_grid(PoolPredictions().fit(bags, [0.5, 2.0]), bags, points=3)
-    >>> bool((grid == h).all())
-    True
+    ``head`` is the fitted last step of a method such as instance-kme:single, ``predictions`` what it is fitted on.
     """
     low, high = np.quantile(predictions.instances[:, 0], MOST)
     grid = np.linspace(low, high, points)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
@@ -15,16 +15,23 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_targets, check_weigh
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_units, units_of
 from bagwise.bags.segments import segment_cumsum, segment_sum
+from bagwise.execution.progress import is_watched, progress_display
 from bagwise.explanations.explanation import unwrapped
 from bagwise.intervals.calibration import keeps_folds
 from bagwise.io.table_output import Table, Text
-from bagwise.metrics import Metric, get_metric
+from bagwise.metrics import get_metric
 
 PARTS = ("whole", "mean", "spread")
 FOLDS, MOST_FOLDS = 5, 20  # of bags, for the standard errors, where the model kept none, or one for every bag or so
 CLEAR, SLIGHT = 2.0, 0.05  # a rise matters beyond so many standard errors, and beyond this share of the error
 PATIENCE = 2.0  # seconds without a progress bar
 VALUES_AT_ONCE = 2**24  # predictions of fold models held at a time
+EFFECTS = {  # by whether the mean matters, and the spread
+    (True, True): "its mean and its spread matter",
+    (True, False): "its mean matters, its spread does not",
+    (False, True): "its spread matters, its mean does not",
+    (False, False): "no clear effect",
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,15 +41,14 @@ class Importance(Table):
     Attributes
     ----------
     names : what was exchanged: features, covariates and groups of them, the most important first
-    rise, error : dict of part -> array (names,)
-        The mean rise over folds and its standard error; parts are "whole", "mean" and "spread". NaN for the mean and
+    rises : dict of part -> array (names, folds)
+        By how much the metric gets worse in each fold; parts are "whole", "mean" and "spread". NaN for the mean and
         the spread of covariates, which have none.
-    rises : dict of part -> array (names, folds), by how much the metric gets worse in each fold
+    rise, error : dict of part -> array (names,), the mean rise over folds and its standard error
     baseline : float, the metric of unchanged bags, the mean over folds
     metric : str
     held_out : bool
-        Whether every bag was predicted by a fold model that never saw it; else by the model itself, and the numbers are
-        honest only if the bags are new to it.
+        Whether each bag was predicted by a fold model that never saw it. If not, it must be new to the model.
 
     Examples
     --------
@@ -89,21 +95,14 @@ class Importance(Table):
         how = "bags by models that never saw them"
         how = how if self.held_out else "the bags given, which must be new to the model"
         error = f"{get_metric(self.metric).label} {self.baseline:.4g} (mean over folds)"
-        first = f"{error} on {how}; exchanged between bags, it gets worse by"
-        lines = [f"  {name}: {self._line(j)}" for j, name in enumerate(self.names[:10])]
+        lines, part = [f"{error} on {how}; exchanged between bags, it gets worse by"], next(iter(self.rises))
+        for j, name in enumerate(self.names[:10]):
+            text = f"  {name}: {self.rise[part][j]:.3g} ± {self.error[part][j]:.2g}"
+            if set(PARTS) <= set(self.rises) and not np.isnan(self.rise["mean"][j]):
+                text += f" ({EFFECTS[bool(self.matters('mean')[j]), bool(self.matters('spread')[j])]})"
+            lines.append(text)
         more = [f"  and {len(self.names) - 10} more"] if len(self.names) > 10 else []
-        return Text("\n".join([first, *lines, *more]))
-
-    def _line(self, j: int) -> str:
-        part = next(iter(self.rises))
-        text = f"{self.rise[part][j]:.3g} ± {self.error[part][j]:.2g}"
-        measured = [name for name in ("mean", "spread") if name in self.rises and not np.isnan(self.rise[name][j])]
-        if len(measured) < 2 or part != "whole":
-            return text
-        mean, spread = (bool(self.matters(name)[j]) for name in measured)
-        verb = {(True, True): "its mean and its spread matter", (True, False): "its mean matters, its spread does not"}
-        verb |= {(False, True): "its spread matters, its mean does not", (False, False): "no clear effect"}
-        return f"{text} ({verb[mean, spread]})"
+        return Text("\n".join([*lines, *more]))
 
     def __repr__(self) -> str:
         return self.summary()
@@ -129,31 +128,22 @@ def importance(
     of a column in the bag, m their mean, x' and m' those of the donor, the parts are
 
     - ``whole``: x' in place of x. Rows of the donor are assigned to those of the bag at random, in proportion to their
-      share in the donor, so bags of different sizes keep the donor's distribution. Columns of one group move together,
-      row by row;
+      share in the donor. Columns of one group move together, row by row;
     - ``mean``: x - m + m', the mean alone;
     - ``spread``: x' - m' + m, all but the mean, with m' the mean of the assigned rows, so the bag keeps its mean.
 
     The importance is the rise of the error, averaged over repeats, in every fold of bags; the mean over folds and its
     standard error are reported. All columns are exchanged with the same donors.
 
-    Why not shuffle a column within the bag, or replace it by its mean? Shuffling leaves the bag's values as they are,
-    and shows only whether they belong to certain rows. Replacing by the mean takes the same spread away from all
-    bags: predictions of a curved function move although the spread tells nothing of the target. Exchanged spreads do
-    harm exactly if bags differ in them and the model relies on it.
-
     Parameters
     ----------
     model : fitted bag regressor
-        If it kept models of folds (`Intervals`, ``auto``) and the bags are as many as it was fitted on, they are taken
-        as its training bags, in their order: every bag is predicted by the fold model that never saw it. Any other
-        model predicts the bags itself; give bags that are new to it.
+        If it kept models of folds (`Intervals`, ``auto``), give its training bags in their order: each is predicted by
+        the fold model that never saw it. Any other model predicts the bags itself; give bags that are new to it.
     bags, y : Bags and their targets
-        Covariates are exchanged as they are; they have no spread. Missing values travel with their rows. Donors come
-        from other groups, if the bags have some.
+        Covariates have no spread. Missing values travel with their rows. Donors come from other groups, if there are.
     groups : dict of name -> list of columns, optional
-        Columns that are exchanged together, by their names (or positions, without names), covariates included. Columns
-        that are in none are taken one by one.
+        Columns that are exchanged together, by name (or position, without names); the others are taken one by one.
     parts : some of "whole", "mean", "spread"
     metric : str, default "rmse"
         Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations.
@@ -165,18 +155,11 @@ def importance(
     progress : bool, optional
         Whether to show a progress bar. Default: in a terminal, if it will take more than two seconds.
 
-    Returns
-    -------
-    Importance
-
     Notes
     -----
     The cost is that of 1 + columns × parts × repeats predictions of all bags, by all fold models for ``auto`` and for
-    jackknife+. Ask for ``parts=["whole"]``, ``repeats=1`` or groups if that is long.
-
-    Like every importance by exchange, it tells what this model relies on. Of two columns that say the same, a model
-    may rely on either, and each alone looks unimportant: exchange them as a group. Exchanged bags may be of a kind
-    that never occurs, if columns depend on each other.
+    jackknife+. Of two columns that say the same, a model may rely on either, and each alone looks unimportant: exchange
+    them as a group.
 
     References
     ----------
@@ -193,7 +176,12 @@ def importance(
     >>> found.names[0], bool(found.matters("mean")[0]), bool(found.matters("spread")[0])
     ('nir', True, False)
     """
-    parts = _checked(parts, metric, repeats)
+    parts = (parts,) if isinstance(parts, str) else tuple(parts)
+    if not parts or any(part not in PARTS for part in parts):
+        raise ValueError(f"parts must be some of {', '.join(map(repr, PARTS))}, not {list(parts)}")
+    parts, judge = tuple(part for part in PARTS if part in parts), get_metric(metric, point=True)
+    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
+        raise ValueError(f"repeats must be a whole number above zero, not {repeats!r}")
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     y, weight = check_targets(y, bags), check_weights(sample_weight, bags)
     if count_units(bags) < 4:
@@ -204,48 +192,49 @@ def importance(
         scored = fold >= 0
         bags, y, fold, weight = bags[scored], y[scored], fold[scored], None if weight is None else weight[scored]
         predict = replace(predict, fold=predict.fold[scored])
+    masks = [fold == k for k in np.unique(fold)]
+    weights = [None if weight is None else weight[mask] for mask in masks]
+
+    def scores(prediction: np.ndarray) -> np.ndarray:
+        """Return the metric in each fold of positive weight."""
+        scored = [(mask, w) for mask, w in zip(masks, weights, strict=True) if w is None or w.any()]
+        return np.array([judge(y[mask], prediction[mask], weight=w) for mask, w in scored])
+
     started = perf_counter()
-    judge = get_metric(metric, point=True)
-    score = _scorer(y, fold, judge, weight)
-    values = score(predict(bags))  # by a model that warns of what is odd
+    values = scores(predict(bags))  # by a model that warns of what is odd
     baseline = judge.loss(values)
     seconds = perf_counter() - started
     exchange = Exchange(compared(bags), repeats, random_state)
     # covariates have neither mean nor spread
-    pairs = [(j, part) for j, group in enumerate(named.values()) for part in parts if part == "whole" or group.features]
-    tasks = [(list(named.values())[j], part, r) for j, part in pairs for r in range(repeats)]
-    with _bar(progress, len(tasks), seconds) as step:
-        jobs = (delayed(_exchanged)(predict, exchange, *task) for task in tasks)
-        losses = []
+    pairs = [(name, part) for name, (features, _) in named.items() for part in parts if part == "whole" or features]
+    tasks = [(named[name], part, repeat) for name, part in pairs for repeat in range(repeats)]
+    watch = is_watched() and len(tasks) * seconds > PATIENCE if progress is None else progress
+    losses = []
+    with progress_display() if watch else nullcontext() as bar:
+        if bar is not None:
+            bar.add_task("importance", total=len(tasks))
+        jobs = (delayed(_predict_exchanged)(predict, exchange, *task) for task in tasks)
         for prediction in Parallel(n_jobs=n_jobs, return_as="generator")(jobs):
-            losses.append(judge.loss(score(prediction)) - baseline)
-            step()
-    rises = {part: np.full((len(named), len(baseline)), np.nan) for part in parts}
-    for k, (j, part) in enumerate(pairs):
-        rises[part][j] = np.mean(losses[k * repeats : (k + 1) * repeats], axis=0)
-    order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable")
-    names = tuple(np.array(list(named), dtype=object)[order])
-    return Importance(names, {p: v[order] for p, v in rises.items()}, float(values.mean()), metric, held_out)
+            losses.append(judge.loss(scores(prediction)) - baseline)
+            if bar is not None:
+                bar.advance(bar.task_ids[0])
+    names, means = list(named), np.reshape(losses, (len(pairs), repeats, -1)).mean(axis=1)
+    rises = {part: np.full((len(names), len(baseline)), np.nan) for part in parts}
+    for (name, part), rise in zip(pairs, means, strict=True):
+        rises[part][names.index(name)] = rise
+    order = np.argsort(-rises[parts[0]].mean(axis=1), kind="stable").tolist()
+    rises = {part: values[order] for part, values in rises.items()}
+    return Importance(tuple(names[j] for j in order), rises, float(values.mean()), metric, held_out)
 
 
-# What is exchanged ------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Positions of the features and of the covariates that are exchanged together."""
-
-    features: list[int]
-    covariates: list[int]
-
-
-def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, Columns]:
+def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, tuple[list[int], list[int]]]:
+    """Return the positions of the features and of the covariates that are exchanged together, by name."""
     d, n_covariates = bags.n_features, 0 if bags.covariates is None else bags.covariates.shape[1]
     names = list(bags.feature_names or map(str, range(d)))
     names += list(bags.covariate_names or (str(d + j) for j in range(n_covariates)))
     if groups is not None and not isinstance(groups, Mapping):
         raise TypeError(f"groups must be a dict such as {{'bands': ['red', 'nir']}}, not {type(groups).__name__}")
-    grouped_columns, grouped = {}, set()
+    columns, grouped = {}, set()
     for group, members in (groups or {}).items():
         members = [members] if isinstance(members, str | int) else list(members)
         unknown = [column for column in members if str(column) not in names]
@@ -253,56 +242,47 @@ def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, Columns]
             problem = f"the unknown column {unknown[0]!r}" if unknown else "no column"
             shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
             raise ValueError(f"the group {group!r} names {problem}; there are {shown}")
-        grouped_columns[str(group)] = [names.index(str(column)) for column in members]
-        grouped |= set(grouped_columns[str(group)])
+        columns[str(group)] = [names.index(str(column)) for column in members]
+        grouped |= set(columns[str(group)])
     for j, name in enumerate(names):
         if j not in grouped:
-            if name in grouped_columns:
+            if name in columns:
                 raise ValueError(f"the group {name!r} has the name of a column that is not in it; call it otherwise")
-            grouped_columns[name] = [j]
-    return {
-        name: Columns([j for j in positions if j < d], [j - d for j in positions if j >= d])
-        for name, positions in grouped_columns.items()
-    }
+            columns[name] = [j]
+    return {name: ([j for j in at if j < d], [j - d for j in at if j >= d]) for name, at in columns.items()}
 
 
 class Exchange:
     """Donors of every bag, and the bags with some columns of their donors, one draw of donors per repeat."""
 
     def __init__(self, bags: Bags, repeats: int, random_state: int):
-        self.bags, self.means = bags, _known_means(bags)
+        self.bags, self.means = bags, known_means(bags)
         rng = np.random.default_rng(random_state)
         self.donors = [draw_donors(units_of(bags), rng) for _ in range(repeats)]
         self.rows = [draw_rows(bags, donors, rng) for donors in self.donors]
 
-    def __call__(self, columns: Columns, part: str, repeat: int) -> Bags:
+    def __call__(self, columns: tuple[list[int], list[int]], part: str, repeat: int) -> Bags:
         bags, donors, rows = self.bags, self.donors[repeat], self.rows[repeat]
-        instances, covariates, j = bags.instances.copy(), bags.covariates, columns.features
+        instances, covariates, (features, of_bag) = bags.instances.copy(), bags.covariates, columns
         if part == "mean":
-            instances[:, j] += bags.expand(self.means[donors][:, j] - self.means[:, j]).astype(instances.dtype)
+            change = self.means[donors][:, features] - self.means[:, features]
+            instances[:, features] += bags.expand(change).astype(instances.dtype)
         else:
-            instances[:, j] = bags.instances[rows][:, j]
-        if part == "spread":  # as dealt, for of bags of different sizes the means of the dealt rows differ a little
-            dealt = _known_means(bags._with(instances=instances[:, j]))
-            instances[:, j] += bags.expand(self.means[:, j] - dealt).astype(instances.dtype)
+            instances[:, features] = bags.instances[rows][:, features]
+        if part == "spread":  # of the assigned rows, whose means differ a little from those of the donor
+            assigned = known_means(bags._with(instances=instances[:, features]))
+            instances[:, features] += bags.expand(self.means[:, features] - assigned).astype(instances.dtype)
         if covariates is not None and part != "spread":
             of_donors, covariates = covariates[donors], covariates.copy()
-            covariates[:, columns.covariates] = of_donors[:, columns.covariates]
+            covariates[:, of_bag] = of_donors[:, of_bag]
         return bags._with(instances=instances, covariates=covariates)
 
 
 def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw another bag for each bag, each once: of another unit, unless one unit has over half of the bags.
 
-    Bags stand in a circle, those of a unit side by side, units and their bags in an order by chance; the donor of a bag
+    Bags stand in a circle, those of a unit side by side, units and their bags in a random order; the donor of a bag
     stands as many places on as the largest unit has bags.
-
-    Examples
-    --------
-    >>> unit = np.array([0, 0, 1, 2, 2, 2])
-    >>> donors = draw_donors(unit, np.random.default_rng(0))
-    >>> sorted(donors.tolist()), bool((unit[donors] != unit).all())
-    ([0, 1, 2, 3, 4, 5], True)
     """
     order = np.lexsort((rng.random(len(unit)), rng.permutation(unit.max() + 1)[unit]))
     donors = np.empty_like(order)
@@ -313,7 +293,7 @@ def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw a row of the donor for each instance, in proportion to its share in the donor.
 
-    The rows of the donor stand in an order by chance, each as wide as its share; the k-th of the L instances of the bag
+    The rows of the donor stand in a random order, each as wide as its share; the k-th of the L instances of the bag
     takes the row at (k + 1/2) / L.
     """
     order = np.lexsort((rng.random(bags.n_instances), bags.expand(np.arange(len(bags)))))
@@ -325,15 +305,12 @@ def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.nd
     return order[np.clip(nearest, bags.expand(bags.offsets[:-1][donors]), bags.expand(bags.offsets[1:][donors] - 1))]
 
 
-def _known_means(bags: Bags) -> np.ndarray:
+def known_means(bags: Bags) -> np.ndarray:
     """Return the mean of the known values per column and bag, by shares; NaN where there is none."""
     has_value, shares = ~np.isnan(bags.instances), bags.shares()[:, None]
     total = segment_sum(np.where(has_value, bags.instances, 0.0).astype(np.float64) * shares, bags.offsets)
     counted = segment_sum(has_value * shares, bags.offsets)
     return np.divide(total, counted, out=np.full_like(total, np.nan), where=counted > 0)
-
-
-# Predictions and their errors -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -357,53 +334,19 @@ def predictor_of(model, bags: Bags) -> tuple[Callable[[Bags], np.ndarray], np.nd
     """Return a function from bags to predictions, the fold of each bag, and whether predictions are held out."""
     for source in (model, unwrapped(model)):
         left_out, calibrated = getattr(source, "left_out_", None), getattr(source, "calibration_", ())
+        fold_models = None
         if left_out is not None and np.array_equal(calibrated, np.arange(len(bags))):
-            return FoldPredictor(left_out, source.fold_), _some_folds(source.fold_, bags), True
-        if keeps_folds(source, bags):
-            return FoldPredictor(source, np.asarray(source.fold_)), _some_folds(source.fold_, bags), True
+            fold_models = left_out
+        elif keeps_folds(source, bags):
+            fold_models = source
+        if fold_models is not None:
+            fold = np.asarray(source.fold_)
+            few = fold if fold.max() < MOST_FOLDS else bag_folds(bags, FOLDS)
+            return FoldPredictor(fold_models, fold), few, True
     if not hasattr(model, "predict"):
         raise TypeError(f"importance needs a fitted model, not {type(model).__name__}")
     return model.predict, bag_folds(bags, min(FOLDS, count_units(bags))), False
 
 
-def _some_folds(fold: np.ndarray, bags: Bags) -> np.ndarray:
-    return np.asarray(fold) if fold.max() < MOST_FOLDS else bag_folds(bags, FOLDS)
-
-
-def _scorer(y: np.ndarray, fold: np.ndarray, metric: Metric, weight) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that computes the metric of predictions in each fold of positive weight."""
-    masks = [fold == k for k in np.unique(fold)]
-    masks = [mask for mask in masks if weight is None or weight[mask].any()]
-
-    def score(prediction: np.ndarray) -> np.ndarray:
-        weights = (None if weight is None else weight[mask] for mask in masks)
-        return np.array([metric(y[m], prediction[m], weight=w) for m, w in zip(masks, weights, strict=True)])
-
-    return score
-
-
-def _exchanged(predict: Callable, exchange: Exchange, columns: Columns, part: str, repeat: int) -> np.ndarray:
+def _predict_exchanged(predict: Callable, exchange: Exchange, columns, part: str, repeat: int) -> np.ndarray:
     return np.asarray(predict(exchange(columns, part, repeat)), dtype=np.float64)
-
-
-def _checked(parts, metric: str, repeats: int) -> tuple[str, ...]:
-    parts = (parts,) if isinstance(parts, str) else tuple(parts)
-    if not parts or any(part not in PARTS for part in parts):
-        raise ValueError(f"parts must be some of {', '.join(map(repr, PARTS))}, not {list(parts)}")
-    get_metric(metric, point=True)
-    if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
-        raise ValueError(f"repeats must be a whole number above zero, not {repeats!r}")
-    return tuple(part for part in PARTS if part in parts)
-
-
-@contextmanager
-def _bar(show: bool | None, total: int, seconds: float) -> Iterator[Callable[[], None]]:
-    """Yield a function to call after each step, which moves a progress bar if one is shown."""
-    from bagwise.execution.progress import is_watched, progress_display
-
-    if not (total * seconds > PATIENCE and is_watched() if show is None else show):
-        yield lambda: None
-        return
-    with progress_display() as progress:
-        task = progress.add_task("importance", total=total)
-        yield lambda: progress.advance(task)

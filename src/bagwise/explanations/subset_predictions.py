@@ -13,24 +13,13 @@ from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
 from bagwise.explanations.explanation import instance_values, marked_part, unwrapped
 from bagwise.intervals.calibration import gives_std
-from bagwise.io.conditions import read_where
+from bagwise.io.conditions import as_where
 from bagwise.io.table_output import Table
-from bagwise.regressors.pipeline import last_step
-from bagwise.regressors.target_limits import without_limits
+from bagwise.regressors.pipeline import last_step, without_limits
 
 # Methods of the catalogue whose prediction is a mean of one function over the instances.
-ADDITIVE = (
-    "aggregated",
-    "instance-mean",
-    "additive",
-    "aggregate-gp",
-    "instance-kme:additive",
-    "instance-kme:single",
-    "instance-kme:ridge",
-    "input-kme:linear",
-    "blr",
-    "auto:additive",
-)
+ADDITIVE = ["aggregated", "instance-mean", "additive", "aggregate-gp", "input-kme:linear", "blr", "auto:additive"]
+ADDITIVE += ["instance-kme:additive", "instance-kme:single", "instance-kme:ridge"]
 ROUNDING = 1e-5  # a sum over instances misses the prediction of a part by less than this share of what is added
 
 
@@ -42,12 +31,10 @@ class SubsetPredictions(Table):
     ----------
     ids : of the bags that have such instances, in the order of the bags
     prediction : array, one number per id
-    std : array or None
-        The standard deviation of the target of such a part, where the method gives one: as if it were a bag.
-    std_of_mean : array or None
-        That of the expected target alone, without the noise of a bag's target, where the method knows the noise (blr).
-    share : array, the share of the part in its bag, by weights if the instances have some
-    instances : array, how many they are
+    std, std_of_mean : array or None
+        The standard deviation of the target of such a part as if it were a bag, where the method gives one, and that of
+        the expected target alone, where the method knows the noise of a bag's target (blr).
+    share, instances : arrays, the share of the part in its bag by weight, and the number of its instances
     left_out : ids of the bags without such instances
 
     Examples
@@ -96,24 +83,17 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
         Of a method that is a mean over instances. Others are refused, and the error names methods that can.
     bags : Bags
     where : str, list of tuples, or array of bool
-        A condition on features, covariates and columns kept on loading (``bw.load(..., keep=["age"])``), as text:
-        comparisons joined by "and", such as ``"age > 45 and sex == 2"``. Or tuples (column, operator,
-        value) that all hold, or lists of such lists, of which one holds. Or one truth value per instance. A missing
-        value satisfies no condition.
-
-    Returns
-    -------
-    SubsetPredictions
-        Bags without such an instance are left out, with a warning that names the first.
+        A condition on features, covariates and columns kept on loading (``bw.load(..., keep=["age"])``): comparisons
+        joined by "and", such as ``"age > 45 and sex == 2"``; or tuples (column, operator, value) that all hold, or
+        lists of such lists, of which one holds; or a truth value per instance. A missing value satisfies no condition.
 
     Notes
     -----
-    The cost is that of one prediction of all instances.
+    Bags without such an instance are left out, with a warning that names the first.
 
     A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
-    if the target depends on the bag as a whole (people of a kind behave otherwise where they are many), nothing in
-    the totals shows that, and the prediction may be far off. The standard deviation includes the former and not the
-    latter.
+    if the target depends on the bag as a whole, nothing in the totals shows that, and the prediction may be far off.
+    The standard deviation includes the former and not the latter.
 
     References
     ----------
@@ -136,7 +116,7 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     inner = unwrapped(model)
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     if isinstance(where, str | list | tuple):
-        selected = read_where(where).holds(_columns(bags))
+        selected = as_where(where).holds(_columns(bags))
     else:
         selected = np.asarray(where)
         if selected.dtype != bool or selected.shape != (bags.n_instances,):
@@ -188,6 +168,5 @@ def _refusal(model) -> str:
     return (
         f"the prediction of this {type(model).__name__} is not a sum over instances, each of which counts by itself "
         "(it may look at the bag as a whole, or fill in missing values from it), so it says nothing of a part of a "
-        "bag; "
-        f"methods that can: {', '.join(ADDITIVE)}"
+        f"bag; methods that can: {', '.join(ADDITIVE)}"
     )

@@ -21,9 +21,10 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
-from bagwise.bags.checks import check_options, compared, one_of, within_range
+from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import Folds, split_bags
 from bagwise.bags.segments import segment_mean
+from bagwise.bags.validation import check_options, one_of
 from bagwise.execution.resources import one_thread
 from bagwise.held_out import assemble, hold_out
 

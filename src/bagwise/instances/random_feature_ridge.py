@@ -17,8 +17,8 @@ from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.utils import check_consistent_length, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bagwise.bags.checks import one_of
 from bagwise.bags.folds import row_units
+from bagwise.bags.validation import one_of
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import CrossFit, fit_options
 from bagwise.kernels.formulas import FLOATS, FourierFeatures, row_keys

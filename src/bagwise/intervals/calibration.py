@@ -25,27 +25,18 @@ from bagwise.held_out import assemble, fit_held_out, hold_out
 from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
-from bagwise.regressors.ridge_path import _FeaturePath, _GramPath
 
 WORKERS_START = 3.0  # seconds of fits that are not worth worker processes, which first import what they need
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Held-out predictions, and the models behind them, from which each kind of interval is made.
+    """Held-out predictions, and the models behind them, from which each kind of interval is made."""
 
-    Attributes
-    ----------
-    method : fitted, predicts new bags
-    left_out : offers ``predict_folds(bags) -> (folds, bags)``, each row by a model that never saw that fold
-    positions : the training bags with a held-out prediction
-    fold, held_out : of each of those, the row of ``left_out`` and the held-out prediction
-    """
-
-    method: Any
-    left_out: Any
-    positions: np.ndarray
-    fold: np.ndarray
+    method: Any  # fitted, predicts new bags
+    left_out: Any  # offers predict_folds(bags) -> (folds, bags), each row by a model that never saw that fold
+    positions: np.ndarray  # of the training bags with a held-out prediction
+    fold: np.ndarray  # of each of those, the row of ``left_out``
     held_out: np.ndarray
 
 
@@ -61,14 +52,6 @@ def by_folds(method, bags: Bags, y, weights, folds: Folds, *, reuse: bool, n_job
         models, held_out = fit_without_folds(method, bags, y, folds, weights, n_jobs)
     positions = np.flatnonzero(fold >= 0)
     return Calibration(fitted, models, positions, fold[positions], held_out[positions])
-
-
-def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool) -> Calibration | None:
-    """Calibrate by "jackknife+" in closed form; return None where left-out errors would be too small."""
-    ridge = leave_out_of_ridge(method, bags, y, weights, any_grid=any_grid)
-    if ridge is None:
-        return None
-    return Calibration(ridge.method, ridge, np.arange(len(bags)), units_of(bags), y - ridge.residuals)
 
 
 def by_split(method, bags: Bags, y, weights, split: tuple[np.ndarray, np.ndarray]) -> Calibration:
@@ -137,7 +120,7 @@ def gives_std(method) -> bool:
 
 
 class LeavingOut(RidgePath):
-    r"""`RidgePath` that stores its rows, from which predictions without a bag follow.
+    r"""`RidgePath` with the smoother h, from which predictions without a bag follow.
 
     Ridge regression is linear in the targets, :math:`f(z) = \sum_i h_i(z)\, y_i`, and leaving bag i out is the same as
     giving it the target that the others predict for it. With the left-out residual :math:`r_i`,
@@ -146,39 +129,29 @@ class LeavingOut(RidgePath):
 
     for a group G left out together. Exact for the rows, the penalty (the product λ n) and the centring by the other
     bags; nothing is refitted.
+
+    Attributes
+    ----------
+    share_, centre_, matrix_ : arrays (bags,), (columns,), (columns, bags), with h(z) = share + (z - centre) matrix
     """
 
     def fit(self, Z, y, sample_weight=None, groups=None) -> LeavingOut:
-        self.rows_ = np.asarray(Z, dtype=np.float64), sample_weight
-        return super().fit(Z, y, sample_weight=sample_weight, groups=groups)
-
-    def smoother(self) -> Smoother:
-        """Return the weights h of the training targets as a function of a row."""
-        rows, w = self.rows_
-        w = weights_or_ones(w, rows)
+        super().fit(Z, y, sample_weight=sample_weight, groups=groups)
+        rows = np.asarray(Z, dtype=np.float64)
+        w = weights_or_ones(sample_weight, rows)
         penalty = self.penalty_ * (np.count_nonzero(w) if self.scaling == "n" else 1.0)
-        problem = rows, np.zeros(len(rows)), w, self.fit_intercept
-        path: _FeaturePath | _GramPath
+        path = self._path(rows, np.zeros(len(rows)), w)
         if self.kernel == "linear":
-            path = _FeaturePath(*problem)
-            centre, loadings = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
+            self.centre_, loadings = path.mean, path.Vt.T * (path.s / (path.spectrum + penalty))
         else:
-            path = _GramPath(*problem)
-            centre, loadings = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
-        share = w / w.sum() if self.fit_intercept else np.zeros(len(rows))
-        return Smoother(share, centre, loadings @ (path.U.T * np.sqrt(w)))
+            self.centre_, loadings = path.column_mean, np.sqrt(w)[:, None] * path.U / (path.spectrum + penalty)
+        self.share_ = w / w.sum() if self.fit_intercept else np.zeros(len(rows))
+        self.matrix_ = loadings @ (path.U.T * np.sqrt(w))
+        return self
 
-
-@dataclass(frozen=True)
-class Smoother:
-    """h(z) = share + (z - centre) matrix."""
-
-    share: np.ndarray
-    centre: np.ndarray
-    matrix: np.ndarray
-
-    def __call__(self, Z) -> np.ndarray:
-        return self.share + (np.asarray(Z, dtype=np.float64) - self.centre) @ self.matrix
+    def smoother(self, Z) -> np.ndarray:
+        """Return the weights h of the training targets in the predictions of rows."""
+        return self.share_ + (np.asarray(Z, dtype=np.float64) - self.centre_) @ self.matrix_
 
 
 @dataclass(frozen=True)
@@ -186,12 +159,11 @@ class LeftOutHead:
     """Replacement of a fitted head that predicts by all left-out ridges at once, (units, rows)."""
 
     head: LeavingOut
-    smoother: Smoother
     unit: np.ndarray
 
     def predict(self, Z) -> np.ndarray:
         moved = np.zeros((self.unit.max() + 1, len(Z)))
-        np.add.at(moved, self.unit, (self.smoother(Z) * self.head.residuals_).T)
+        np.add.at(moved, self.unit, (self.head.smoother(Z) * self.head.residuals_).T)
         return self.head.predict(Z) - moved
 
 
@@ -200,45 +172,37 @@ class LeftOutRidge:
     """A fitted method ending in `EmbeddingRidge`, with every bag (group) left out of its ridge in turn."""
 
     method: Any
-    smoother: Smoother
     unit: np.ndarray
-
-    @property
-    def residuals(self) -> np.ndarray:
-        return last_step(self.method).residuals_
 
     def predict_folds(self, bags: Bags) -> np.ndarray:
         """Return the predictions of new bags, (units, bags)."""
         ridge = copy(last_step(self.method))
-        ridge.head_ = LeftOutHead(ridge.head_, self.smoother, self.unit)
+        ridge.head_ = LeftOutHead(ridge.head_, self.unit)
         return with_last(self.method, ridge).predict(bags)
 
 
-def leave_out_of_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> LeftOutRidge | None:
-    """Return the fitted method, ready to leave each bag out in closed form, or None.
+def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> Calibration | None:
+    """Calibrate by "jackknife+" in closed form; return None where left-out errors would be too small.
 
-    Left-out errors are right if the stages before the ridge learn nothing from the targets or are out of fold, no bag
-    occurs twice, no bag is fitted exactly, and the ridge chooses only its penalty with the bags it later leaves out
-    (unless ``any_grid`` is set). None if they would be too small.
+    They are right if the stages before the ridge learn nothing from the targets or are out of fold, no bag occurs
+    twice, no bag is fitted exactly, and the ridge chooses only its penalty with the bags it later leaves out (unless
+    ``any_grid`` is set).
     """
     unit = units_of(bags)
     has_copies = bags.groups is None and unit.max() + 1 < len(bags)
-    if not _ends_in_ridge(method, any_grid) or has_copies:
+    *stages, last = [step for _, step in method.steps] if isinstance(method, Pipeline) else [method]
+    is_ridge = type(last) is EmbeddingRidge and type(last.head) in (type(None), RidgePath)
+    if has_copies or not is_ridge or not all(map(_sees_no_targets, stages)):
         return None
-    ridge = clone(last_step(method))
+    if not any_grid and len(ParameterGrid(last.grid or {})) > 1:
+        return None
+    ridge = clone(last)
     ridge.set_params(head=LeavingOut(**(ridge.head or RidgePath()).get_params(deep=False)))
     fitted = fit_once(with_last(method, ridge), bags, y, weights)
-    head = last_step(fitted).head_
-    smoother = head.smoother()
-    del head.rows_  # only the smoother is needed from here on
-    return LeftOutRidge(fitted, smoother, unit) if np.isfinite(head.residuals_).all() else None
-
-
-def _ends_in_ridge(method, any_grid: bool) -> bool:
-    *stages, last = [step for _, step in method.steps] if isinstance(method, Pipeline) else [method]
-    if type(last) is not EmbeddingRidge or not (last.head is None or type(last.head) is RidgePath):
-        return False
-    return all(map(_sees_no_targets, stages)) and (any_grid or len(ParameterGrid(last.grid or {})) == 1)
+    residuals = last_step(fitted).residuals_
+    if not np.isfinite(residuals).all():
+        return None
+    return Calibration(fitted, LeftOutRidge(fitted, unit), np.arange(len(bags)), unit, y - residuals)
 
 
 def _sees_no_targets(stage) -> bool:

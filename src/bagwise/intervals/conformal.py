@@ -15,7 +15,16 @@ from bagwise.bags import Bags, bag_folds, check_bags, check_fit, check_weights, 
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds, count_units, following, some_of, split_bags, units_of
 from bagwise.bags.shared_rows import check_separation
-from bagwise.intervals.calibration import Calibration, by_folds, by_ridge, by_split, fit_once, gives_std
+from bagwise.bags.validation import one_of
+from bagwise.intervals.calibration import (
+    Calibration,
+    by_folds,
+    by_ridge,
+    by_split,
+    fit_once,
+    fit_without_folds,
+    gives_std,
+)
 from bagwise.intervals.order_statistics import (
     VALUES_AT_ONCE,
     PredictiveDistribution,
@@ -27,24 +36,15 @@ from bagwise.intervals.order_statistics import (
     unit_shares,
     units_needed,
 )
-from bagwise.intervals.scales import (
-    MOST_SCALES,
-    BagQuantiles,
-    BagScale,
-    Constant,
-    Fitted,
-    fold_quantiles,
-    held_out_scale,
-    held_out_within,
-    model_std,
-)
+from bagwise.intervals.scales import BagQuantiles, BagScale, Constant, Fitted, fold_quantiles, model_std
 from bagwise.regressors.pipeline import FittedDisplay, first_step
 
 # Minimum number of bags (groups), so that two remain for training after those held out for scores and for the scale.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
 FEWEST_BY = 20  # calibration bags (groups) that a value of ``by`` needs to be calibrated separately
 SCALES = ("bag", "std", "none")
-SCORES = ("absolute", "quantile")
+MOST_SCALES = 10  # fitted; with more folds than that, several share one
+INNER_FOLDS = 5  # of the training part of a split
 # The wrapped method accepts or refuses missing values, instance weights and covariates.
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
@@ -64,45 +64,38 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    method : bag regressor, or the name of one in the catalogue
+    method : bag regressor, or the name of one in the catalogue, default "aggregated"
         A clone is fitted. For "cv+", a method that stores its fold models (``held_out_``, ``fold_``,
         ``predict_folds``), such as "auto", is fitted only once.
-    level : float
+    level : float, default 0.9
         The share of new bags whose interval contains the target.
-    kind : {"cv+", "jackknife+", "split"}
+    kind : {"cv+", "jackknife+", "split"}, default "cv+"
         * "cv+": a model for each of ``folds`` folds, and one on all bags for `predict`. Each bag serves for training
-          and for calibration. Coverage is at least 2 level - 1 minus a term of order 1/√n, for any method, and in
-          practice close to level.
-        * "jackknife+": each bag (group) is left out by itself, for few bags; coverage at least 2 level - 1, in practice
-          level. If the method ends in `EmbeddingRidge`, and the steps before it are out of fold or learn nothing from
-          the targets, left-out residuals and left-out predictions of new bags have a closed form.
-        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage is at least
-          level, without an error term, but the model is fitted on fewer bags. This is the fastest kind.
-    scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``
-        "bag" is `BagScale`: from bag size and within-bag spread, so that intervals are wide where errors are.
-        "std" is the standard deviation that the method gives with each prediction (``predict(bags, return_std=True)``).
-        With "none" all intervals are about equally wide.
-    scores : {"absolute", "quantile"}
+          and for calibration. Coverage is at least 2 level - 1 minus a term of order 1/√n, in practice close to level.
+        * "jackknife+": each bag (group) is left out by itself, for few bags; coverage as for "cv+". If the method ends
+          in `EmbeddingRidge`, and the steps before it are out of fold or learn nothing from the targets, left-out
+          predictions have a closed form.
+        * "split": one model, trained without one of the folds, whose bags give the scores. Coverage is at least level,
+          but the model is fitted on fewer bags. This is the fastest kind.
+    scale : {"bag", "std", "none"} or an object with ``fit(bags, residuals)`` and ``predict(bags)``, default "bag"
+        The scale s: `BagScale`, from bag size and within-bag spread; the standard deviation that the method gives with
+        each prediction (``predict(bags, return_std=True)``); or 1 for all bags.
+    scores : {"absolute", "quantile"}, default "absolute"
         "absolute" is the score R above: both sides of an interval are about equally wide. "quantile" is conformalised
-        quantile regression: `BagQuantiles` gives a lower and an upper quantile of the error from the size and spread of
-        the bag, its prediction, covariates and feature means, and the score is how far the target lies outside
-        (negative: inside) of the two. Intervals are then asymmetric and wide where errors are; ``scale`` is not used.
+        quantile regression by `BagQuantiles` (see Notes): intervals are asymmetric and wide where errors are.
     folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
         How bags are held out, see `bagwise.Validation`; the method follows it inside. With "forward" only bags after
-        the first window have scores, and "split" holds out the last window. "auto" is what the bags declare; without a
-        declaration it is 10 for "cv+", or as many as there are bags (groups). For "split" one of the folds is held out,
-        and "auto" is 4 folds, or 3 or 2 if a quarter of the bags is not enough for the level. "jackknife+" leaves each
-        bag (group) out instead.
-    refit : {"auto", True, False}
-        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if more
-        than the penalty of the ridge is chosen from data, and for bags with groups, whose features may differ in scale
-        (see Notes).
+        the first window have scores, and "split" holds out the last window. "auto" is what the bags declare, else 10
+        folds for "cv+", and 4 for "split", of which one is held out, or 3 or 2 if a quarter of the bags is not enough
+        for the level.
+    refit : {"auto", True, False}, default "auto"
+        Whether "jackknife+" fits a model per bag where there is a closed form. "auto" does so if more than the penalty
+        of the ridge is chosen from data, and for bags with groups, whose features may differ in scale.
     by : str, optional
         A covariate, a column of categories, or a column kept on loading (``keep=``), the same on all rows of a bag.
-        Bags are calibrated by the scores of the bags with the same value, so that the level holds within each value and
-        not only over all bags. A value with fewer than 20 calibration bags, or fewer than the level needs, uses the
-        scores of all bags. See Notes.
-    random_state : int
+        Bags are calibrated by the scores of the bags with the same value, so that the level holds within each value. A
+        value with fewer than 20 calibration bags, or fewer than the level needs, uses the scores of all bags.
+    random_state : int, default 0
         For the folds, and for a method given by name.
     n_jobs : int, optional
         Number of folds fitted at a time. Results do not depend on it.
@@ -111,7 +104,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
     ----------
     method_ : the method that `predict` uses, fitted to all bags, for "split" to those not held out
     calibration_ : positions of the training bags with a score: all of them, for "split" those held out
-    residuals_, fold_, scores_ : target minus held-out prediction, fold, and score R of each of them
+    residuals_, fold_, scores_ : target minus held-out prediction, fold, and score of each of them
     left_out_ : the models fitted without each fold, ``left_out_.predict_folds(bags)``; None with too few bags for any
     lacking_ : why there are no intervals of ``level``; None if there are
     scale_ : the scale of every fold, ``scale_.predict_folds(bags)``
@@ -119,42 +112,28 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    *Absolute scores* use the errors of both signs for both bounds, so half as many bags are enough as for one-sided
-    bounds.
-
-    *Quantile scores.* With l and u the two quantiles of the error, fitted without fold k on the held-out residuals of
+    *Quantile scores.* With l and u two quantiles of the error, fitted without fold k on the held-out residuals of
     the others, and :math:`l'_k = \mu_{-k} + l_{-k}`, :math:`u'_k = \mu_{-k} + u_{-k}`, the scores are
     :math:`E_i = \max\{l'_{k(i)}(x_i) - y_i,\; y_i - u'_{k(i)}(x_i)\}` and the interval is
-    :math:`[q^-_i\{l'_{k(i)}(x) - E_i\},\; q^+_i\{u'_{k(i)}(x) + E_i\}]`. The quantiles are those of ``level``; another
-    level of `predict_interval` is covered as well, by the same two quantiles and another E.
+    :math:`[q^-_i\{l'_{k(i)}(x) - E_i\},\; q^+_i\{u'_{k(i)}(x) + E_i\}]`. Another level of `predict_interval` is
+    covered as well, by the same two quantiles and another E.
 
-    *Scales.* In theory, the scale of a fold must be fitted without its bags. For "split", "std" and "none" this holds
-    exactly. For "bag" with "cv+" and "jackknife+" it is fitted on the held-out residuals of the bags of the other
-    folds; the models behind those residuals were fitted on the fold's bags, which thus have a small influence on the
-    four coefficients of the scale.
+    *Closed form.* The residuals and the predictions of new bags are both those of a ridge refitted without the bag.
+    Settings chosen with all bags are not chosen again, so intervals are exact if no setting is chosen from data, almost
+    exact if only the penalty is, and a little too narrow if the embedding is chosen from a grid.
 
-    *Closed form.* Each bag is left out of the ridge: the residuals and the predictions of new bags are both those of a
-    ridge refitted without the bag, so it is jackknife+ and not the plain jackknife. Settings chosen with all bags are
-    not chosen again. The intervals are exact if no setting is chosen from data, almost exact if only the penalty is,
-    and a little too narrow if the embedding is chosen from a grid (docs/intervals.md has figures). In that last case
-    "auto" fits again; ``refit=False`` uses the closed form.
+    *Groups.* The group is the unit: a score of a group of N bags has weight 1/N in the quantile, and n is the number of
+    groups. Coverage is guaranteed for bags of *new* groups.
 
-    *Groups.* Folds keep a group together, and the group is the unit: a score of a group of N bags has weight 1/N in the
-    quantile, and n is the number of groups. Coverage is guaranteed for bags of *new* groups.
-
-    *By value.* With ``by``, the promise of ``kind`` holds for new bags of each value that has scores of its own:
-    coverage at least ``level`` for "split"; at least 2 level - 1, in practice close to ``level``, for the others.
-    Values with too few bags have the promise over all bags only. `predict_distribution` uses the scores of all bags.
+    *By value.* The promise of ``kind`` holds within each value that has scores of its own; the others have it over all
+    bags only. `predict_distribution` uses the scores of all bags.
 
     *Weights* of bags are for training; each bag (group) has the same weight in the quantile, except those of weight
     zero, which are left out before anything is fitted.
 
     *Few bags.* A level needs at least level / (1 - level) bags (groups) with a score: 9 for 0.9, 19 for 0.95. With
-    fewer, `fit` warns, and `predict_interval` raises an error for this level but accepts lower ones. So no bound is
-    ever infinite. With less than 3 bags (6 for "split") the method alone is fitted.
-
-    *Low levels.* At low levels, if the fold models disagree, the lower bound may lie above the upper one, or the
-    prediction outside both. The bounds are then widened to include the prediction, which can only raise coverage.
+    fewer, `fit` warns, and `predict_interval` accepts only lower levels, so no bound is ever infinite. With less than 3
+    bags (6 for "split") the method alone is fitted.
 
     References
     ----------
@@ -211,9 +190,11 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         method = method_of(self)
         bags, y = check_fit(bags, y, **EVERYTHING)
         remember_columns(self, bags)
-        # compared: do not warn the user about held-out bags
-        counted, bags, y, weights = _counted(compared(bags), y, check_weights(sample_weight, bags))
-        bags = following(bags, self.folds)
+        weights = check_weights(sample_weight, bags)
+        counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+        if len(counted) < len(y):
+            bags, y, weights = some_of(counted, bags, y, weights)
+        bags = following(compared(bags), self.folds)  # compared: do not warn the user about held-out bags
         folds, self.lacking_ = split(self, bags)
         if self.lacking_ is not None:
             which = "" if folds is None else " of this level"
@@ -248,30 +229,29 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
 
     def _adopt(self, calibration: Calibration, bags: Bags, y, method=None, weights=None, *, scale=None) -> None:
         """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores."""
-        scored = bags[calibration.positions]
+        scored, targets, held_out = bags[calibration.positions], y[calibration.positions], calibration.held_out
         self.method_, self.left_out_ = calibration.method, calibration.left_out
-        self.fold_, self.residuals_ = calibration.fold, y[calibration.positions] - calibration.held_out
+        self.fold_, self.residuals_ = calibration.fold, targets - held_out
         self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
         if self.by is not None:
             self.label_, self.unit_number_ = scored.labels(self.by), units_of(scored)
         if self.scores == "quantile":
             fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, calibration)
             self.quantiles_ = fold_quantiles(*fitted)
-            bounds = self.quantiles_.held_out(scored, self.fold_, calibration.held_out)
-            y = y[calibration.positions]
-            self.scores_ = np.maximum(bounds[:, 0] - y, y - bounds[:, 1])
-            middle, half = self.quantiles_.middle_and_half(bounds)
-            self.signed_scores_ = (y - middle) / half
-            return
-        if self._scale_is("none"):
-            scale = Constant()
-        elif self._scale_is("std"):
-            scale = model_std(calibration.left_out, scored)
-        elif scale is None:
-            unfitted = BagScale() if self._scale_is("bag") else self.scale
-            scale = Fitted(tuple(self._fit_apart(unfitted, method, bags, y, weights, calibration)[0]))
-        self.scale_ = scale
-        self.scores_ = np.abs(self.residuals_) / held_out_scale(scale, scored, self.fold_)
+        else:
+            if self._scale_is("none"):
+                scale = Constant()
+            elif self._scale_is("std"):
+                scale = model_std(calibration.left_out, scored)
+            elif scale is None:
+                unfitted = BagScale() if self._scale_is("bag") else self.scale
+                scale = Fitted(tuple(self._fit_apart(unfitted, method, bags, y, weights, calibration)[0]))
+            self.scale_ = scale
+        lower, upper, scale = self._held_out_band(scored, held_out)
+        self.scores_ = np.maximum(lower - targets, targets - upper) / scale
+        if self.scores == "quantile":
+            middle, half = self.quantiles_.middle_and_half(lower, upper)
+            self.signed_scores_ = (targets - middle) / half
 
     def _fit_apart(self, model, method, bags, y, weights, calibration: Calibration) -> tuple[list, Bags, np.ndarray]:
         """Fit a scale or quantiles for each fold on the held-out residuals of the bags outside it.
@@ -280,10 +260,12 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         all were fitted on, and their held-out predictions.
         """
         if not calibration.fold.any():
+            from bagwise.regressors.bayesian.evidence_ridge import few_folds
+
             train = np.setdiff1d(np.arange(len(bags)), calibration.positions)
             bags, y, weights = some_of(train, bags, y, weights)
-            options = {"random_state": self.random_state, "n_jobs": self.n_jobs}
-            held_out = held_out_within(method, bags, y, weights, **options)
+            folds = Folds(few_folds(bags, INNER_FOLDS, self.random_state))
+            held_out = fit_without_folds(method, bags, y, folds, weights, self.n_jobs)[1]
             residuals, outside = y - held_out, [np.arange(len(y))]
         else:
             bags, held_out, residuals = bags[calibration.positions], calibration.held_out, self.residuals_
@@ -293,6 +275,21 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         # Fit one at a time, because each selection copies nearly all instances.
         fitted = [clone(model).fit(bags[rows], *[column[rows] for column in columns]) for rows in outside]
         return fitted, bags, held_out
+
+    def _band(self, bags, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return what scores widen: lower and upper ends (folds, bags), and the scale of a score (scales, bags)."""
+        if self.scores == "quantile":
+            lower, upper = np.moveaxis(self.quantiles_.predict_folds(bags, centre), -1, 0)
+            return lower, upper, np.ones((1, len(bags)))
+        return centre, centre, self.scale_.predict_folds(bags)
+
+    def _held_out_band(self, bags, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the same of the calibration bags, each by the models without its fold: three arrays (bags,)."""
+        if self.scores == "quantile":
+            lower, upper = self.quantiles_.held_out(bags, self.fold_, held_out).T
+            return lower, upper, np.ones(len(bags))
+        scales = self.scale_.predict_folds(bags)
+        return held_out, held_out, scales[self.fold_ % len(scales), np.arange(len(bags))]
 
     def predict(self, bags) -> np.ndarray:
         """Return the prediction of ``method_`` for each bag."""
@@ -313,7 +310,8 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
             scores = SortedScores(self.scores_[scored], self.fold_[scored], shares, n_folds)
             for start in range(0, len(chosen), step):
                 part = chosen[start : start + step]
-                bounds[part] = self._bounds(bags[part], scores, level)
+                band = self._band(bags[part], self.left_out_.predict_folds(bags[part]))
+                bounds[part] = plus_interval(*band, scores, level)
         return around(self.method_.predict(bags), bounds)
 
     def _calibrated_by(self, bags, level: float) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -340,13 +338,13 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         bags = check_bags(bags, fitted=self, **EVERYTHING)
         if self.left_out_ is None:
             raise ValueError(self.lacking_)
-        centre = self.left_out_.predict_folds(bags)
+        centre, upper, scales = self._band(bags, self.left_out_.predict_folds(bags))
         if self.scores == "quantile":
-            centre, scale = self.quantiles_.middle_and_half(self.quantiles_.predict_folds(bags, centre))
+            centre, scale = self.quantiles_.middle_and_half(centre, upper)
             signed = self.signed_scores_
         else:
-            scales, signed = self.scale_.predict_folds(bags), np.copysign(self.scores_, self.residuals_)
             scale = scales[np.arange(len(centre)) % len(scales)]
+            signed = np.copysign(self.scores_, self.residuals_)
         return PredictiveDistribution(centre, scale, signed, self.fold_, self.shares_, bags.ids)
 
     def held_out_interval(self, bags, y, level: float | None = None) -> np.ndarray | None:
@@ -361,10 +359,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         if self.left_out_ is None:
             return None
         bags, held_out = compared(bags[self.calibration_]), y[self.calibration_] - self.residuals_
-        if self.scores == "quantile":
-            bounds, scale = self.quantiles_.held_out(bags, self.fold_, held_out), np.ones(len(bags))
-        else:
-            bounds, scale = np.stack([held_out] * 2, axis=1), held_out_scale(self.scale_, bags, self.fold_)
+        lower, upper, scale = self._held_out_band(bags, held_out)
         unit = units_of(bags)
         part = self.fold_ if self.fold_.any() else unit
         half = np.empty(len(bags))
@@ -377,14 +372,7 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
                 if used.any():
                     scores = self.scores_[None, scored[used]]
                     half[chosen[~outside[chosen]]] = conformal_quantile(scores, shares[used], level)[0]
-        return around(held_out, bounds + np.stack([-half * scale, half * scale], axis=1))
-
-    def _bounds(self, bags, scores: SortedScores, level: float) -> np.ndarray:
-        centre = self.left_out_.predict_folds(bags)
-        if self.scores == "quantile":
-            lower, upper = np.moveaxis(self.quantiles_.predict_folds(bags, centre), -1, 0)
-            return plus_interval(lower, upper, Constant().predict_folds(bags), scores, level)
-        return plus_interval(centre, centre, self.scale_.predict_folds(bags), scores, level)
+        return around(held_out, np.column_stack([lower - half * scale, upper + half * scale]))
 
     def refusal(self, level: float) -> str | None:
         """Return why there are no intervals of this level, or None."""
@@ -407,45 +395,40 @@ class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
         return isinstance(self.scale, str) and self.scale == name
 
 
-def _counted(bags, y, weights) -> tuple:
-    """Return the positions of the bags of weight above zero, and these bags, targets and weights."""
-    if weights is None or (weights > 0).all():
-        return np.arange(len(bags)), bags, y, weights
-    counted = np.flatnonzero(weights)
-    return counted, bags[counted], y[counted], weights[counted]
-
-
 # Options, folds, and levels that need more bags --------------------------------------------------------------------
 
 
 def check_options(intervals) -> None:
     """Refuse an unknown kind, level, scale, scores or refit."""
     check_level(intervals.level)
-    if intervals.kind not in FEWEST:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, FEWEST))}, not {intervals.kind!r}")
+    one_of(intervals.kind, FEWEST, "kind")
+    one_of(intervals.scores, ("absolute", "quantile"), "scores")
+    one_of(intervals.refit, ("auto", True, False), "refit")
     scale = intervals.scale
     if scale not in SCALES if isinstance(scale, str) else not hasattr(scale, "predict"):
         raise ValueError(f"scale must be 'bag', 'std', 'none' or an object such as BagScale(), not {scale!r}")
-    if intervals.scores not in SCORES:
-        raise ValueError(f"scores must be 'absolute' or 'quantile', not {intervals.scores!r}")
     if intervals.scores == "quantile" and not (isinstance(scale, str) and scale == "bag"):
         raise ValueError(
             f"scale={scale!r} is for absolute scores; with scores='quantile' the width comes from the quantiles, so "
             "leave the scale out"
         )
-    if intervals.refit not in ("auto", True, False):
-        raise ValueError(f"refit must be 'auto', True or False, not {intervals.refit!r}")
 
 
 def method_of(intervals):
-    """Return the method as an estimator of bags; raise if scale="std" and it gives no standard deviations."""
+    """Return the method as an estimator of bags; raise if it is none, or gives no deviations for scale="std"."""
     method = intervals.method
     if isinstance(method, str):
         from bagwise.methods import method as by_name  # imported late: a loaded model does not need all methods
 
         method = by_name(method, random_state=intervals.random_state)
-    _refuse_rows(method)
-    if isinstance(intervals.scale, str) and intervals.scale == "std" and not gives_std(method):
+    if not hasattr(method, "fit") or isinstance(method, type):
+        raise TypeError(f"method must be a name of the catalogue or a bag regressor, not {method!r}")
+    if _takes_rows(first := first_step(method)):
+        raise TypeError(
+            f"{type(first).__name__} takes rows, not bags; put an embedding before it, as in "
+            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or pass the name of a method, such as 'aggregated'"
+        )
+    if intervals._scale_is("std") and not gives_std(method):
         named = intervals.method if isinstance(intervals.method, str) else type(method).__name__
         raise ValueError(
             "scale='std' needs a method whose predict takes return_std, such as 'blr', 'shrinkage' or 'bdr'; "
@@ -454,20 +437,8 @@ def method_of(intervals):
     return method
 
 
-def _refuse_rows(method) -> None:
-    """Raise an error if the method is not an estimator, or begins with a scikit-learn step, which cannot read bags."""
-    if not hasattr(method, "fit") or isinstance(method, type):
-        raise TypeError(f"method must be a name of the catalogue or a bag regressor, not {method!r}")
-    first = first_step(method)
-    if _wants_rows(first):
-        raise TypeError(
-            f"{type(first).__name__} takes rows, not bags; put an embedding before it, as in "
-            "BagPipeline([('rows', Pool()), ('head', Ridge())]), or pass the name of a method, such as 'aggregated'"
-        )
-
-
-def _wants_rows(step) -> bool:
-    """Return whether a step is a plain estimator of scikit-learn, which takes rows."""
+def _takes_rows(step) -> bool:
+    """Return whether a step is a plain estimator of scikit-learn, which cannot read bags."""
     if not type(step).__module__.startswith("sklearn.") or get_tags(step).no_validation:
         return False
     return not any(hasattr(part, "fit") or isinstance(part, list) for part in step.get_params(deep=False).values())

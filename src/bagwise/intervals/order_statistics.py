@@ -7,7 +7,7 @@ levels are a conformal predictive system (`PredictiveDistribution`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 from numbers import Real
 
@@ -19,6 +19,7 @@ from bagwise.bags.validation import aligned
 ROUNDING = 1e-9  # 0.9 * (9 + 1) must not ask for the tenth of nine scores
 VALUES_AT_ONCE = 2**21
 BISECTED = 100  # bags of a fold, on average; with fewer (one each in jackknife+) comparing all values is quicker
+HALVINGS = 36  # to 1e-11 of the range
 
 
 def check_level(level: float) -> float:
@@ -48,122 +49,77 @@ def unit_shares(unit: np.ndarray) -> np.ndarray:
     return 1.0 / np.bincount(unit)[unit]
 
 
+def needed_mass(shares: np.ndarray, level: float) -> float:
+    """Return the sum of shares that the scores up to a quantile must hold."""
+    return level * (shares.sum() + 1.0) - ROUNDING
+
+
 def conformal_quantile(values: np.ndarray, shares: np.ndarray, level: float) -> np.ndarray:
-    r"""Return the smallest v in each row such that the values up to v hold ``level * (K + 1)`` of the K units.
+    """Return the smallest v in each row of ``values`` such that those up to v hold ``level * (K + 1)`` of the K units.
 
     With one bag a unit, it is the ⌈level (n + 1)⌉-th smallest of n values. With groups it is the quantile of the
     hierarchical conformal method, where a score of a group of N bags has mass 1 / ((K + 1) N) and the last
-    1 / (K + 1) lies at infinity.
-
-    Parameters
-    ----------
-    values : array (rows, bags)
-    shares : array (bags,), from `unit_shares`
-
-    Examples
-    --------
-    >>> conformal_quantile(np.array([[3.0, 1.0, 2.0, 5.0]]), np.ones(4), 0.6)
-    array([3.])
+    1 / (K + 1) lies at infinity. ``shares`` are those of `unit_shares`.
     """
-    mass = level * (shares.sum() + 1.0) - ROUNDING
+    mass = needed_mass(shares, level)
     if (shares == 1.0).all():
         rank = min(max(ceil(mass), 1), values.shape[1]) - 1
         return np.partition(values, rank, axis=1)[:, rank]
     order = np.argsort(values, axis=1, kind="stable")
-    place = (np.cumsum(shares[order], axis=1) >= mass).argmax(axis=1)
-    return values[np.arange(len(values)), order[np.arange(len(values)), place]]
+    place = (np.cumsum(shares[order], axis=1) >= mass).argmax(axis=1)[:, None]
+    return np.take_along_axis(values, np.take_along_axis(order, place, axis=1), axis=1)[:, 0]
 
 
 class SortedScores:
-    """Calibration scores sorted once within each fold, for quantiles of ``scale * score + shift`` at any new bag.
+    """Calibration scores sorted within each fold, for quantiles of ``scale * score + shift`` at any new bag.
 
-    Within a fold the half width of a new bag is its scale times the score, and rises with the score, so each fold is a
-    sorted list for every new bag. The quantile over all folds is found by bisection in these lists, in O(K log² n) for
-    K folds and n calibration bags where `conformal_quantile` looks at all n, and is equal to the last digit.
+    Within a fold these values rise with the score, so the scores of a fold are one sorted list for all new bags. With
+    many scores the quantile over all folds is found by bisection in these lists, in O(K log n) for K folds and n
+    scores; otherwise `conformal_quantile` of all values is quicker.
 
     Parameters
     ----------
-    scores : array (calibration bags,)
-    fold : array (calibration bags,), from 0
-    shares : array (calibration bags,), from `unit_shares`
-    n_folds : int, optional
-        Number of folds, if the last of them may have no score here.
-
-    Examples
-    --------
-    >>> lists = SortedScores(np.array([3.0, 1.0, 2.0, 5.0]), np.array([0, 1, 0, 1]), np.ones(4))
-    >>> lists.quantile(np.ones((1, 2)), np.zeros((1, 2)), 0.6)
-    array([3.])
+    scores, fold, shares : arrays (calibration bags,); folds from 0, shares from `unit_shares`
+    n_folds : number of folds, if the last of them may have no score here
     """
 
     def __init__(self, scores: np.ndarray, fold: np.ndarray, shares: np.ndarray, n_folds: int = 0):
         order = np.lexsort((scores, fold))
         self.scores, self.fold, self.shares = scores[order], fold[order], shares[order]
-        self.ends = np.concatenate([[0], np.cumsum(np.bincount(fold, minlength=n_folds))])
-        self.mass = np.concatenate([[0.0], np.cumsum(shares[order])])
-        self.n_folds = len(self.ends) - 1
-        self.bisected = len(scores) >= BISECTED * self.n_folds
-
-    @property
-    def values_per_bag(self) -> int:
-        """Numbers held at once for every new bag."""
-        return self.n_folds if self.bisected else len(self.scores)
+        self.counts = np.bincount(fold, minlength=n_folds)
 
     def quantile(self, scale: np.ndarray, shift: np.ndarray, level: float) -> np.ndarray:
         """Return `conformal_quantile` of ``scale[x, k(i)] * score_i + shift[x, k(i)]`` for each new bag x.
 
-        Parameters
-        ----------
-        scale, shift : array (new bags, folds)
+        ``scale`` and ``shift`` are arrays (new bags, folds).
         """
-        if self.bisected:
+        if len(self.scores) >= BISECTED * len(self.counts):
             return self._bisect(scale, shift, level)
-        return conformal_quantile(scale[:, self.fold] * self.scores + shift[:, self.fold], self.shares, level)
-
-    def _bisect(self, scale, shift, level: float) -> np.ndarray:
-        """Find the quantile by windows of places in each fold where it may still lie.
-
-        A step compares the quantile with the median of the windows' medians, and discards at least a quarter of what
-        is left.
-        """
-        mass, first = level * (self.shares.sum() + 1.0) - ROUNDING, self.ends[:-1]
-        quantiles = np.full(len(scale), np.inf)
-        bags = np.arange(len(scale))
-        low, high = (np.repeat(ends[None], len(scale), axis=0) for ends in (first, self.ends[1:]))
-        while len(bags):
-            fold, place, value = self._middle(scale, shift, low, high)
-            upto = self._count(scale, shift, low, high, fold, value)
-            upto[np.arange(len(bags)), fold] = place + 1
-            enough = (self.mass[upto] - self.mass[first]).sum(axis=1) >= mass
-            quantiles[bags[enough]] = value[enough]
-            low[~enough], high[enough] = upto[~enough], upto[enough]
-            high[enough, fold[enough]] -= 1
-            is_open = (low < high).any(axis=1)
-            if not is_open.all():
-                bags, scale, shift, low, high = (part[is_open] for part in (bags, scale, shift, low, high))
+        step, quantiles = max(1, VALUES_AT_ONCE // len(self.scores)), np.empty(len(scale))
+        for rows in (slice(start, start + step) for start in range(0, len(scale), step)):
+            values = scale[rows][:, self.fold] * self.scores + shift[rows][:, self.fold]
+            quantiles[rows] = conformal_quantile(values, self.shares, level)
         return quantiles
 
-    def _middle(self, scale, shift, low, high) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return fold, place and value of the median of the medians of windows, weighted by their widths."""
-        width, middle = high - low, (low + high) // 2
-        middle[width == 0] = 0
-        values = np.where(width > 0, scale * self.scores[middle] + shift, np.inf)
-        order = np.argsort(values, axis=1, kind="stable")
-        total = np.cumsum(np.take_along_axis(width, order, axis=1), axis=1)
-        rows, at = np.arange(len(low)), (2 * total >= total[:, -1:]).argmax(axis=1)
-        fold = order[rows, at]
-        return fold, middle[rows, fold], values[rows, fold]
-
-    def _count(self, scale, shift, low, high, fold, value) -> np.ndarray:
-        """Return the first place of each window after the pivot, ties in the order of the folds."""
-        low, high, ties = low.copy(), high.copy(), np.arange(low.shape[1]) < fold[:, None]
-        last, value = len(self.scores) - 1, value[:, None]
-        for _ in range(int((high - low).max()).bit_length()):
-            middle = (low + high) // 2
-            reached = scale * self.scores[np.minimum(middle, last)] + shift
-            before = ((reached < value) | (ties & (reached == value))) & (low < high)
-            low, high = np.where(before, middle + 1, low), np.where(before, high, middle)
-        return low
+    def _bisect(self, scale: np.ndarray, shift: np.ndarray, level: float) -> np.ndarray:
+        """Find the quantile between the smallest and the largest of the same quantile within each fold."""
+        mass = needed_mass(self.shares, level)
+        cuts, lists, ends = np.cumsum(self.counts)[:-1], [], []
+        for k, (scores, shares) in enumerate(
+            zip(np.split(self.scores, cuts), np.split(self.shares, cuts), strict=True)
+        ):
+            if len(scores):
+                reached = np.cumsum(shares)
+                place = np.searchsorted(reached, mass / self.shares.sum() * reached[-1])
+                ends.append(scale[:, k] * scores[min(place, len(scores) - 1)] + shift[:, k])
+                lists.append((scores, np.append(0.0, reached), scale[:, k], shift[:, k]))
+        low, high = np.min(ends, axis=0), np.max(ends, axis=0)
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            reached = sum(total[scores.searchsorted((middle - b) / a, side="right")] for scores, total, a, b in lists)
+            is_enough = reached >= mass
+            low, high = np.where(is_enough, low, middle), np.where(is_enough, middle, high)
+        return high
 
 
 def plus_interval(lower, upper, scale, scores: SortedScores, level) -> np.ndarray:
@@ -174,35 +130,17 @@ def plus_interval(lower, upper, scale, scores: SortedScores, level) -> np.ndarra
 
     Parameters
     ----------
-    lower, upper : array (folds, new bags)
-        What the model of every fold gives; both its prediction where scores are absolute, else its two quantiles.
+    lower, upper : arrays (folds, new bags), both the prediction for absolute scores, else the two quantiles
     scale : array (scales, new bags); fold k has ``scale[k % len(scale)]``
-    scores : SortedScores, those of the calibration bags
+    scores : those of the calibration bags
     """
-    n_new, folds = lower.shape[1], np.arange(scores.n_folds)
-    bounds = np.empty((n_new, 2))
-    step = max(1, VALUES_AT_ONCE // scores.values_per_bag)
-    for start in range(0, n_new, step):
-        rows = slice(start, start + step)
-        width = scale[folds % len(scale), rows].T
-        bounds[rows, 0] = -scores.quantile(width, -lower[folds, rows].T, level)
-        bounds[rows, 1] = scores.quantile(width, upper[folds, rows].T, level)
-    return bounds
+    width = scale[np.arange(len(lower)) % len(scale)].T
+    return np.column_stack([-scores.quantile(width, -lower.T, level), scores.quantile(width, upper.T, level)])
 
 
 def around(predictions: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Return the bounds, widened to the prediction where it lies outside, so that they never cross.
-
-    Examples
-    --------
-    >>> around(np.array([1.0, 5.0]), np.array([[0.0, 2.0], [4.0, 3.0]]))
-    array([[0., 2.],
-           [4., 5.]])
-    """
+    """Return the bounds, widened to the prediction where it lies outside, so that they never cross."""
     return np.column_stack([np.minimum(bounds[:, 0], predictions), np.maximum(bounds[:, 1], predictions)])
-
-
-LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
 def coverage(y, intervals) -> float:
@@ -266,32 +204,25 @@ def coverage_by(y, intervals, labels, level: float = 0.9) -> dict[str, list]:
     y, intervals, labels = np.asarray(y), np.asarray(intervals), np.asarray(labels)
     if labels.shape != y.shape:
         raise ValueError(f"give one label for each of {len(y)} bags, not shape {labels.shape}")
-    columns: dict[str, list] = {name: [] for name in ("label", "bags", "coverage", "low", "high", "width")}
+    rows = []
     for label in np.unique(labels):
         part = labels == label
         n = int(part.sum())
         chance = [round(float(end) / n, 3) for end in binom.interval(0.95, n, check_level(level))]
         width = float(np.mean(np.ptp(intervals[part], axis=1)))
-        row = (label.item(), n, coverage(y[part], intervals[part]), *chance, width)
-        for name, value in zip(columns, row, strict=True):
-            columns[name].append(value)
-    return columns
+        rows.append((label.item(), n, coverage(y[part], intervals[part]), *chance, width))
+    names = ("label", "bags", "coverage", "low", "high", "width")
+    return {name: [row[at] for row in rows] for at, name in enumerate(names)}
 
 
 def fifths(values) -> np.ndarray:
-    """Return the fifth (0 to 4) of each value; equal values share one, so few distinct values have fewer.
-
-    Examples
-    --------
-    >>> fifths([1, 2, 3, 4, 5, 5, 5, 5, 5, 5]).tolist()
-    [0, 0, 1, 1, 2, 2, 2, 2, 2, 2]
-    """
+    """Return the fifth (0 to 4) of each value; equal values share one, so few distinct values have fewer."""
     values = np.asarray(values)
     edges = np.unique(np.quantile(values, [0.2, 0.4, 0.6, 0.8], method="lower"))
     return np.unique(np.searchsorted(edges, values, side="left"), return_inverse=True)[1]
 
 
-def gaussian_coverage(y, mean, std, levels=LEVELS) -> dict[float, float]:
+def gaussian_coverage(y, mean, std, levels=(0.5, 0.8, 0.9, 0.95)) -> dict[float, float]:
     r"""Return the share of targets within mean ± z std, with z the normal quantile of each level.
 
     For the methods whose ``predict(bags, return_std=True)`` gives a standard deviation ("blr", "shrinkage", "bdr").
@@ -347,12 +278,12 @@ class PredictiveDistribution:
     True
     """
 
-    centre: np.ndarray = field(repr=False)
-    scale: np.ndarray = field(repr=False)
-    scores: np.ndarray = field(repr=False)
-    fold: np.ndarray = field(repr=False)
-    shares: np.ndarray = field(repr=False)
-    ids: np.ndarray | None = field(default=None, repr=False)  # of the new bags, to align targets by
+    centre: np.ndarray
+    scale: np.ndarray
+    scores: np.ndarray
+    fold: np.ndarray
+    shares: np.ndarray
+    ids: np.ndarray | None = None  # of the new bags, to align targets by
 
     def __len__(self) -> int:
         return self.centre.shape[1]
@@ -388,10 +319,7 @@ class PredictiveDistribution:
     def _quantile(self, p: float) -> np.ndarray:
         sign, level = (1.0, p) if p >= 0.5 else (-1.0, 1.0 - p)
         scores = SortedScores(sign * self.scores, self.fold, self.shares)
-        step = max(1, VALUES_AT_ONCE // scores.values_per_bag)
-        parts = (slice(start, start + step) for start in range(0, len(self), step))
-        quantiles = [scores.quantile(self.scale[:, at].T, sign * self.centre[:, at].T, level) for at in parts]
-        return sign * np.concatenate(quantiles) if quantiles else np.empty(0)
+        return sign * scores.quantile(self.scale.T, sign * self.centre.T, level)
 
     def cdf(self, y) -> np.ndarray:
         """Return the probability of a target below y per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""

@@ -18,9 +18,7 @@ from sklearn.linear_model import QuantileRegressor
 
 from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.checks import FAR, within_range
-from bagwise.bags.folds import Folds
 from bagwise.bags.segments import segment_mean
-from bagwise.intervals.calibration import fit_without_folds
 
 ROUNDS = 5
 SMALLEST_SCALE = 0.1  # of the mean scale: no interval shrinks to nothing
@@ -127,15 +125,7 @@ def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndar
     return means, np.maximum(squares - means**2, 0.0)
 
 
-MOST_SCALES = 10  # fitted; with more folds than that, several share one
-INNER_FOLDS = 5  # of the training part of a split
 SMALLEST = 1e-3  # of the median standard deviation
-
-
-def held_out_scale(scale, bags: Bags, fold: np.ndarray) -> np.ndarray:
-    """Return the scale of each training bag by the model fitted without its fold."""
-    scales = scale.predict_folds(bags)
-    return scales[fold % len(scales), np.arange(len(bags))]
 
 
 @dataclass(frozen=True)
@@ -171,14 +161,6 @@ def model_std(models, bags: Bags) -> ModelStd:
     """Return the scale "std"; 1 for a method whose standard deviations are all zero."""
     typical = float(np.median(models.std_folds(bags)))
     return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
-
-
-def held_out_within(method, bags: Bags, y, weights, *, random_state, n_jobs) -> np.ndarray:
-    """Return held-out predictions within the training part of a split."""
-    from bagwise.regressors.bayesian.evidence_ridge import few_folds
-
-    fold = few_folds(bags, INNER_FOLDS, random_state)
-    return fit_without_folds(method, bags, y, Folds(fold), weights, n_jobs)[1]
 
 
 MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
@@ -318,9 +300,9 @@ class FoldQuantiles:
                 bounds[rows] = predictions[rows, None] + model.predict(bags[rows], predictions[rows])
         return bounds
 
-    def middle_and_half(self, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def middle_and_half(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the middle between two bounds and half the width, which is above zero."""
-        return bounds.mean(axis=-1), np.maximum((bounds[..., 1] - bounds[..., 0]) / 2, self.smallest)
+        return (lower + upper) / 2, np.maximum((upper - lower) / 2, self.smallest)
 
 
 def fold_quantiles(fitted: list[BagQuantiles], bags: Bags, held_out: np.ndarray) -> FoldQuantiles:

@@ -9,9 +9,8 @@ import numpy as np
 from scipy.sparse import csr_array, issparse
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import one_of
 from bagwise.bags.frames import as_list
-from bagwise.bags.validation import ParameterError, and_others, float_dtype
+from bagwise.bags.validation import ParameterError, and_others, float_dtype, one_of
 from bagwise.io.columns import is_auto, refuse_unknown
 from bagwise.io.load import load, with_instances
 
@@ -39,8 +38,8 @@ def from_anndata(
     """Build bags and targets from an AnnData object: each donor (or sample) is a bag, each cell an instance.
 
     The features of a cell are its row of ``use``; everything else comes from ``adata.obs``. The matrix is read by
-    blocks of rows, so a file that is opened with ``backed="r"`` is never in memory as a whole beside the bags. A sparse
-    matrix becomes dense in the bags: name the genes with ``features``, or use a reduction such as ``"obsm:X_pca"``.
+    blocks of rows, also from a file that is opened with ``backed="r"``. A sparse matrix becomes dense in the bags: name
+    the genes with ``features``, or use a reduction such as ``"obsm:X_pca"``.
 
     Parameters
     ----------
@@ -51,8 +50,8 @@ def from_anndata(
     use : "X", "layers:NAME" or "obsm:NAME"
         The matrix that holds the features.
     features : names, optional
-        Of the variables (genes) for "X" and "layers:NAME", or of the columns of an ``obsm``, called ``pca_1``,
-        ``pca_2``, ... for "obsm:X_pca" if it is no data frame. Default: all.
+        Genes for "X" and "layers:NAME", or columns of an ``obsm``, called ``pca_1``, ``pca_2``, ... for "obsm:X_pca"
+        if it is no data frame. Default: all.
     groups : column of ``obs``, optional
         Bags of one group stay together in every inner split.
     weights : column of ``obs`` with instance weights, optional
@@ -87,11 +86,16 @@ def from_anndata(
         attributes, y = load(obs, features=[_POSITION], keep=keep, **roles)
         order = attributes.instances[:, 0].astype(np.int64)
         matrix, names = _matrix(cells, use)
-        instances = _read(matrix, order, _columns(names, features, use))
+        chosen = names if features is None else as_list(features)
+        if not chosen:
+            raise ParameterError("features", f"features is empty; name columns of {use}, or leave it out to take all")
+        refuse_unknown(names, chosen)
+        positions = {name: j for j, name in enumerate(names)}
+        columns = slice(None) if features is None else [positions[name] for name in chosen]
+        instances = _read(matrix, order, columns, len(chosen))
         carried = (attributes.kept or {}) | {CELL: cells.obs_names.to_numpy()[order]}
-    names = names if features is None else as_list(features)
     bags = with_instances(
-        attributes, instances, attributes.sizes, feature_names=names, missing=missing, weights=attributes.weights
+        attributes, instances, attributes.sizes, feature_names=chosen, missing=missing, weights=attributes.weights
     )
     return bags._with(kept=carried), y
 
@@ -185,22 +189,9 @@ def _matrix(cells, use: str) -> tuple:
     return matrix, [f"{key.removeprefix('X_')}_{j + 1}" for j in range(matrix.shape[1])]
 
 
-def _columns(names: list, features, use: str):
-    """Return the positions of the requested features; a slice of all by default."""
-    if features is None:
-        return slice(None)
-    features = as_list(features)
-    if not features:
-        raise ParameterError("features", f"features is empty; name columns of {use}, or leave it out to take all")
-    refuse_unknown(names, features)
-    positions = {name: j for j, name in enumerate(names)}
-    return [positions[name] for name in features]
-
-
-def _read(matrix, order: np.ndarray, columns) -> np.ndarray:
+def _read(matrix, order: np.ndarray, columns, n_columns: int) -> np.ndarray:
     """Read the rows in file order, a block at a time, and return them in the order of the bags."""
     height, width = matrix.shape
-    n_columns = width if isinstance(columns, slice) else len(columns)
     read = np.empty((len(order), n_columns), float_dtype([matrix.dtype]))
     places = np.full(height, -1)
     places[order] = np.arange(len(order))

@@ -14,21 +14,24 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
 
     A link keeps pointing where it did, and a file keeps the permissions it had. What is no ordinary file (a device, a
     pipe) cannot be replaced and is written to as it is. An error of the system names ``path``.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> replace_file(folder / "note.txt", lambda path: path.write_text("whole"))
-    >>> [file.name for file in folder.iterdir()]
-    ['note.txt']
     """
     place = Path(path).resolve()
     try:
         if place.exists() and not place.is_file():
             write(place)
-        else:
-            _swap(place, write)
+            return
+        permissions = place.stat().st_mode & 0o777 if place.exists() else None
+        temporary = _name_beside(place)
+        try:  # from here on an interrupt, which may come after any step, leaves nothing behind
+            # A new file has what the user's mask leaves, which the system applies: to read the mask is to set it, and
+            # other threads would make files without one meanwhile. A private file is private while it is written, too.
+            _create(temporary, 0o666 if permissions is None else 0o600)
+            write(temporary)
+            if permissions is not None:
+                temporary.chmod(permissions)
+            temporary.replace(place)
+        finally:
+            temporary.unlink(missing_ok=True)
     except OSError as error:
         if error.errno is None:  # its text is all there is
             raise
@@ -36,16 +39,7 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
 
 
 def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
-    """Write a folder by ``write(temporary path)``, then move it to ``path``; an error leaves no folder.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp()) / "parts"
-    >>> new_folder(folder, lambda path: (path / "part-0.txt").write_text("whole"))
-    >>> [file.name for file in folder.iterdir()]
-    ['part-0.txt']
-    """
+    """Write a folder by ``write(temporary path)``, then move it to ``path``; an error leaves no folder."""
     place = Path(path).resolve()
     refuse_place(path)
     temporary = place.with_name(f".{place.name}-{secrets.token_hex(4)}")
@@ -76,19 +70,7 @@ def refuse_place(path: Path | str) -> None:
 
 
 def refuse_unwritable(path: Path | str) -> None:
-    """Refuse a file or folder that could not be written, before the work that would fill it.
-
-    What the system allows is found by trying: an empty file is made where the first one would be, and removed. Folders
-    that are not there yet would be made.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> refuse_unwritable(folder / "runs" / "aod")
-    >>> list(folder.iterdir())
-    []
-    """
+    """Refuse a file or folder that could not be written, found by trying, before the work that would fill it."""
     place = Path(path).resolve()
     try:
         if not place.exists() or place.is_file() or place.is_dir():
@@ -100,22 +82,6 @@ def refuse_unwritable(path: Path | str) -> None:
             place.open("ab").close()
     except OSError as error:
         raise type(error)(f"{path} cannot be written ({error.strerror}); give a place that can be") from error
-
-
-def _swap(place: Path, write: Callable[[Path], object]) -> None:
-    before = place.stat().st_mode & 0o777 if place.exists() else None
-    # A new file has what the user's mask leaves, and the system knows it: asking for the mask would mean to set it, and
-    # other threads would make files without one meanwhile. A file that was private is so while it is written, too.
-    mode = 0o666 if before is None else 0o600
-    temporary = _name_beside(place)
-    try:  # from here on an interrupt, which may come after any step, leaves nothing behind
-        _create(temporary, mode)
-        write(temporary)
-        if before is not None:
-            temporary.chmod(before)
-        temporary.replace(place)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _name_beside(place: Path) -> Path:

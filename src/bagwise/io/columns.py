@@ -1,14 +1,9 @@
-"""The columns of a table: the role of each, checks of the values that a role needs, and doubtful values.
-
-A column is the bag id, the target, a label of the bag, a weight, a covariate of the bag, or a feature.
-"""
+"""The columns of a table: the role of each, checks of the values that a role needs, and doubtful values."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from difflib import get_close_matches
 from unicodedata import normalize
 
@@ -18,14 +13,11 @@ from bagwise.bags.frames import DECIMAL_COMMA, NULLS, NUMBER, as_list, is_fill_v
 from bagwise.bags.shared_rows import SHARED_ROWS
 from bagwise.bags.validation import (
     LARGEST,
-    Message,
-    Parameter,
     ParameterError,
     ParameterTypeError,
     absent,
     label,
     name_bags,
-    warn_user,
 )
 
 # An extreme is isolated if its distance from all other values is this many times their width. The second factor is for
@@ -44,13 +36,7 @@ _TAKEN |= {"prediction", "contribution", "weight", "effect"}
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns by their role in `load`; ``labels`` are further labels of the bags by name, such as the fold.
-
-    Examples
-    --------
-    >>> Roles(bag="site", target="aod", features="red").asked()
-    ['site', 'aod', 'red']
-    """
+    """Columns by their role in `load`; ``labels`` are further labels of the bags by name, such as the fold."""
 
     bag: object = None
     target: object = None
@@ -85,26 +71,7 @@ class Roles:
 
     @property
     def target_list(self) -> list:
-        """The targets, none, one or several."""
         return [] if self.target is None else as_list(self.target)
-
-    def asked(self) -> list:
-        """Return all columns that are named in any role."""
-        encoded = [*self.category_list, *as_list(self.dates)]
-        named = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
-        return list(dict.fromkeys([*self.taken, *named]))
-
-    @property
-    def encoded(self) -> bool:
-        """Whether some columns are to become numbers: named so, or by features such as crop=wheat and sown_year."""
-        return bool(as_list(self.categories) or as_list(self.dates)) or self.derived
-
-    @property
-    def derived(self) -> bool:
-        """Whether the names of some features may stand for a level or a date: the table has other names for them."""
-        marks = tuple(f"_{part}" for part in DATE_PARTS)
-        texts = [name for name in [*self.feature_list, *self.covariate_list] if isinstance(name, str)]
-        return any("=" in name or name.endswith(marks) for name in texts)
 
     @property
     def feature_list(self) -> list:
@@ -120,6 +87,24 @@ class Roles:
     def category_list(self) -> list:
         """The columns that are named as categories; none of "auto", which finds them."""
         return [] if is_auto(self.categories) else as_list(self.categories)
+
+    @property
+    def derived(self) -> bool:
+        """Whether the names of some features may stand for a level or a date: the table has other names for them."""
+        marks = tuple(f"_{part}" for part in DATE_PARTS)
+        texts = [name for name in [*self.feature_list, *self.covariate_list] if isinstance(name, str)]
+        return any("=" in name or name.endswith(marks) for name in texts)
+
+    @property
+    def encoded(self) -> bool:
+        """Whether some columns are to become numbers: named so, or by features such as crop=wheat and sown_year."""
+        return bool(as_list(self.categories) or as_list(self.dates)) or self.derived
+
+    def asked(self) -> list:
+        """Return all columns that are named in any role."""
+        encoded = [*self.category_list, *as_list(self.dates)]
+        named = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
+        return list(dict.fromkeys([*self.taken, *named]))
 
     def ids(self) -> list:
         """Return the columns whose values are only told apart; groups may be numbers that are learned from, too."""
@@ -142,20 +127,13 @@ def is_auto(columns) -> bool:
 # Choosing columns -----------------------------------------------------------------------------------------------------
 
 
-def refuse_no_rows(table) -> None:
-    """Refuse a table without rows, whose columns have no type either."""
-    if table.n_rows == 0:
-        raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
-
-
 def choose_features(table, roles: Roles) -> list:
     """Return the feature columns: those asked for, or each numeric one that has no other role."""
     ignore, keep = as_list(roles.ignore), as_list(roles.keep)
     if roles.bag is None:
         raise ParameterError(
             "bag",
-            Parameter("bag"),
-            f" is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
+            f"bag= is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
         )
     named = [(parameter, [name]) for parameter, name in roles.single]
     for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", roles.feature_list)):
@@ -166,9 +144,20 @@ def choose_features(table, roles: Roles) -> list:
         raise ParameterError(
             "keep", f"tables of instances have a column {reserved[0]!r} of their own; rename the column to keep it"
         )
+    features = roles.feature_list
     if roles.features is not None:
-        _refuse_features(table, roles)
-        return roles.feature_list
+        if not features:
+            raise ParameterError(
+                "features", "features is empty; name at least one column, or leave it out to take every numeric one"
+            )
+        targets = [(name, "target") for name in roles.target_list]
+        for name, role in ((roles.bag, "bag id"), *targets, (roles.weights, "instance weight")):
+            if name is not None and name in features:
+                raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
+        for name in features:
+            if table.kind(name) not in USABLE:
+                refuse_not_numeric(table, name, "a feature", "features")
+        return features
     kinds = {name: table.kind(name) for name in table.names if name not in {*roles.taken, *ignore, *keep}}
     features = [name for name, kind in kinds.items() if kind in USABLE]
     if not features:
@@ -178,26 +167,8 @@ def choose_features(table, roles: Roles) -> list:
     return features
 
 
-def _refuse_features(table, roles: Roles) -> None:
-    features = roles.feature_list
-    if not features:
-        raise ParameterError(
-            "features", "features is empty; name at least one column, or leave it out to take every numeric one"
-        )
-    targets = [(name, "target") for name in roles.target_list]
-    for name, role in ((roles.bag, "bag id"), *targets, (roles.weights, "instance weight")):
-        if name is not None and name in features:
-            raise ParameterError("features", f"column {name!r} is the {role}; it cannot be a feature as well")
-    for name in features:
-        if table.kind(name) not in USABLE:
-            refuse_not_numeric(table, name, "a feature", "features")
-
-
 def refuse_unknown(names, columns, used=(), parameter: str = "features", derived=()) -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one that is there and not taken.
-
-    Columns that are ``derived`` from others are not listed: the user's table does not have them.
-    """
+    """Refuse the first wanted name that is not there, and suggest the nearest one; ``derived`` names are not listed."""
     known_names = set(names)
     missing = next((name for name in columns if name not in known_names), None)
     if missing is None:
@@ -215,15 +186,12 @@ def refuse_unknown(names, columns, used=(), parameter: str = "features", derived
     raise ParameterError(parameter, f"there is no column {missing!r}{hint}; {listed}")
 
 
-def refuse_no_labels(table, name, role: str) -> None:
+def refuse_no_labels(table, name, parameter: str, noun: str | None = None) -> None:
     """Refuse a column of lists or records where labels are needed."""
-    if is_nested(table, name):
-        raise TypeError(f"{role} must be text, integers or dates; column {name!r} holds lists or records")
-
-
-def is_nested(table, name) -> bool:
-    """Return whether a column holds lists or records, which cannot be labels."""
-    return table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map"))
+    if table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map")):
+        raise ParameterTypeError(
+            parameter, f"{noun or parameter} must be text, integers or dates; column {name!r} holds lists or records"
+        )
 
 
 def refuse_not_numeric(table, name, role: str, parameter: str) -> None:
@@ -232,12 +200,12 @@ def refuse_not_numeric(table, name, role: str, parameter: str) -> None:
     if kind in ("number", "boolean"):
         return
     doubt = _doubt(table, name) if kind == "String" else None
-    way = Message(": ", doubt[1]) if doubt else Message()
+    way = f": {doubt[1]}" if doubt else ""
     if doubt is None and parameter in ("features", "bag_features"):
-        encode = Parameter("dates" if is_date_kind(table, name) else "categories", [name])
-        way = Message("; encode it, leave it out, or load it with ", encode)
+        encode = "dates" if is_date_kind(table, name) else "categories"
+        way = f"; encode it, leave it out, or load it with {encode}={[name]}"
     shown = "a date" if kind.startswith(("Date", "datetime")) else kind
-    raise ParameterTypeError(parameter, f"{role} must be numbers; column {name!r} is {shown}", way)
+    raise ParameterTypeError(parameter, f"{role} must be numbers; column {name!r} is {shown}{way}")
 
 
 # Values of the bags ---------------------------------------------------------------------------------------------------
@@ -245,7 +213,7 @@ def refuse_not_numeric(table, name, role: str, parameter: str) -> None:
 
 def find_bags(table, bag) -> tuple[np.ndarray, np.ndarray]:
     """Return the bag of each row, numbered as they appear, and the ids."""
-    refuse_no_labels(table, bag, "bag ids")
+    refuse_no_labels(table, bag, "bag", "bag ids")
     codes, ids = table.factorise(bag)
     unknown = absent(ids)[codes]
     if unknown.any():
@@ -286,66 +254,34 @@ def one_target(table, target, codes, first, ids, *, allow_missing: bool = False)
     refuse_not_numeric(table, target, "the target", "target")
     values = np.asarray(table.numbers(target), dtype=np.float64)
     unknown = np.isinf(values) if allow_missing else ~np.isfinite(values)
-    if unknown.any():
-        raise ParameterError(
-            "target",
-            f"{name_bags(ids, any_row(unknown, codes, ids))} a missing or infinite target in column {target!r}; "
-            "drop such bags, or leave target out to predict them",
-        )
+    way = "; drop such bags, or leave target out to predict them"
+    refuse_rows(unknown, codes, ids, "target", f"a missing or infinite target in column {target!r}{way}")
+    way = "whose square is infinite; rescale the targets, or look for a fill value"
     large = np.abs(values) > LARGEST
-    if large.any():
-        raise ParameterError(
-            "target",
-            f"{name_bags(ids, any_row(large, codes, ids))} a target beyond {LARGEST:g} in column {target!r}, whose "
-            "square is infinite; rescale the targets, or look for a fill value",
-        )
-    differs = differs_from_first(values, codes, first)
-    if differs.any():
-        marked = any_row(differs, codes, ids)
-        row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
-        raise ParameterError(
-            "target",
-            f"{name_bags(ids, marked)} more than one target in column {target!r} "
-            f"({float(values[first][codes[row]])} and {float(values[row])}); a bag has one target, the same on all its "
-            "rows",
-        )
-    return values[first]
+    refuse_rows(large, codes, ids, "target", f"a target beyond {LARGEST:g} in column {target!r}, {way}")
+    return same_in_bag(values, codes, first, ids, target, "target", "target")
 
 
 def one_label(table, column, codes, first, ids, *, noun: str = "group", parameter: str = "groups") -> np.ndarray:
     """Return the label of each bag (its group, its fold), which must be the same on all its rows."""
     label_of_row, labels = table.factorise(column)
     unknown = absent(labels)[label_of_row]
-    if unknown.any():
-        raise ParameterError(
-            parameter,
-            f"{name_bags(ids, any_row(unknown, codes, ids))} rows without a {noun} in column {column!r}; "
-            "give every bag one, or leave ",
-            Parameter(parameter),
-            " out",
-        )
-    differs = differs_from_first(label_of_row, codes, first)
-    if differs.any():
-        raise ParameterError(
-            parameter,
-            f"{name_bags(ids, any_row(differs, codes, ids))} rows of more than one {noun} in column {column!r}; "
-            f"a bag belongs to one {noun}, the same on all its rows",
-        )
-    return labels[label_of_row[first]]
+    way = f"give every bag one, or leave {parameter}= out"
+    refuse_rows(unknown, codes, ids, parameter, f"rows without a {noun} in column {column!r}; {way}")
+    return labels[same_in_bag(label_of_row, codes, first, ids, column, noun, parameter)]
 
 
-def one_per_bag(
-    table, name, codes, first, ids, *, noun: str = "bag feature", parameter: str = "bag_features"
-) -> np.ndarray:
-    """Return the number of each bag (a covariate, its weight), which must be the same on all its rows."""
-    values = np.asarray(table.numbers(name), dtype=np.float64)
+def same_in_bag(values, codes, first, ids, column, noun: str, parameter: str) -> np.ndarray:
+    """Return the value of each bag, which must be the same on all its rows."""
     differs = differs_from_first(values, codes, first)
     if differs.any():
-        instead = ": leave the column to the instances" if noun == "bag feature" else ""
+        marked = any_row(differs, codes, ids)
+        row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
+        two = f" ({float(values[first][codes[row]])} and {float(values[row])})" if values.dtype.kind == "f" else ""
         raise ParameterError(
             parameter,
-            f"{name_bags(ids, any_row(differs, codes, ids))} more than one value in column {name!r}; a {noun} is the "
-            f"same on all rows of a bag{instead}",
+            f"{name_bags(ids, marked)} more than one {noun} in column {column!r}{two}; a bag has one {noun}, the same "
+            "on all its rows",
         )
     return values[first]
 
@@ -356,16 +292,19 @@ def differs_from_first(values: np.ndarray, codes: np.ndarray, first: np.ndarray)
     return (values != of_bag) & ~((values != values) & (of_bag != of_bag))
 
 
+def refuse_rows(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray, parameter: str, problem: str) -> None:
+    """Refuse a table with marked rows, and name their bags."""
+    if marked.any():
+        raise ParameterError(parameter, f"{name_bags(ids, any_row(marked, codes, ids))} {problem}")
+
+
 def any_row(marked: np.ndarray, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return which bags have a marked row."""
     return np.bincount(codes[marked], minlength=len(ids)) > 0
 
 
 def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tuple[list, dict]:
-    """Return the features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags.
-
-    ``codes`` is the bag of every row, ``first`` the first row of every bag.
-    """
+    """Return the features that stay with the instances, and ``covariates`` and ``covariate_names`` of the bags."""
     if is_auto(roles.bag_features):
         chosen = _constant(table, names, codes, first)
     else:
@@ -384,7 +323,10 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
         )
     if not chosen:
         return names, {}
-    columns = [one_per_bag(table, name, codes, first, ids) for name in chosen]
+    columns = []
+    for name in chosen:
+        values = np.asarray(table.numbers(name), dtype=np.float64)
+        columns.append(same_in_bag(values, codes, first, ids, name, "value", "bag_features"))
     return of_instances, {"covariates": np.column_stack(columns), "covariate_names": chosen}
 
 
@@ -415,7 +357,7 @@ def is_date_kind(table, name) -> bool:
     return len(texts) > 0 and all(re.match(DATES, text) for text in texts)
 
 
-def left_out(table, roles: Roles, names: list) -> list[Message]:
+def left_out(table, roles: Roles, names: list) -> list[str]:
     """Return which columns were not asked for by name and are no features, and why: a clause for each reason."""
     findings = describe_unused(table, {*names, *roles.asked()})
     for level, message in findings:
@@ -424,73 +366,65 @@ def left_out(table, roles: Roles, names: list) -> list[Message]:
     return [message for _, message in findings]
 
 
-def describe_unused(table, used) -> list[tuple[str, Message]]:
-    """Return the level and a clause for each reason why unused columns cannot be features.
-
-    "error" is a column of numbers but for a few cells, "warning" another text whose values are mostly numbers, and
-    "note" columns of text and of dates.
-    """
+def describe_unused(table, used) -> list[tuple[str, str]]:
+    """Return a level (error, warning or note) and a clause for each reason why unused columns cannot be features."""
     start = {
         "error": "column {!r} is numeric but for a few cells: ",
         "warning": "column {!r} is text and was left out: ",
     }
     unused = [name for name in table.names if name not in used and table.kind(name) not in USABLE]
     doubts = {name: doubt for name in unused if table.kind(name) == "String" and (doubt := _doubt(table, name))}
-    findings = [(level, Message(start[level].format(name), text)) for name, (level, text) in doubts.items()]
+    findings = [(level, start[level].format(name) + text) for name, (level, text) in doubts.items()]
     dates = [name for name in unused if name not in doubts and is_date_kind(table, name)]
     texts = [name for name in unused if name not in doubts and name not in dates]
     if texts:
-        clause = _left([f"{name!r} ({table.kind(name)})" for name in texts], ("is not numeric", "are not numeric"))
-        way = (Parameter("categories", texts[:1]), " uses it as a category, ", Parameter("ignore", texts[:1]))
-        findings.append(("note", Message(clause, *way, " silences this")))
+        are, were = ("is", "was") if len(texts) == 1 else ("are", "were")
+        clause = name_columns([f"{name!r} ({table.kind(name)})" for name in texts])
+        way = f"categories={texts[:1]} uses it as a category, ignore={texts[:1]} silences this"
+        findings.append(("note", f"{clause} {are} not numeric and {were} left out; {way}"))
     if dates:
-        clause = _left([repr(name) for name in dates], ("is a date", "are dates"))
-        findings.append(("note", Message(clause, Parameter("dates", dates[:1]), " uses its season and year")))
+        are = "is a date and was" if len(dates) == 1 else "are dates and were"
+        clause = f"{name_columns(list(map(repr, dates)))} {are} left out; "
+        findings.append(("note", f"{clause}dates={dates[:1]} uses its season and year"))
     return findings
 
 
-def _left(names: list[str], verbs: tuple[str, str]) -> str:
-    several = len(names) > 1
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    was = ("and was", "and were")[several]
-    return f"column{'s' * several} {', '.join(names[:5])}{more} {verbs[several]} {was} left out; "
+def name_columns(names: list[str], most: int = 5) -> str:
+    """Return "column 'a'", or "columns 'a', 'b' and 3 more", of names between quotes."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"column{'s' * (len(names) > 1)} {', '.join(names[:most])}{more}"
 
 
-def _doubt(table, name) -> tuple[str, Message] | None:
+def _doubt(table, name) -> tuple[str, str] | None:
     """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
     sample = table.texts(name, SAMPLE)
     if len(sample) and all(re.match(DECIMAL_COMMA, text) for text in sample) and any("," in text for text in sample):
-        return "warning", Message("its numbers have decimal commas, which ", Parameter("decimal", ","), " reads")
+        return "warning", "its numbers have decimal commas, which decimal=',' reads"
     if sum(re.match(NUMBER, text) is not None for text in sample) <= 0.5 * len(sample):
         return None
     texts = table.values(name)
     rows = np.flatnonzero([text is not None and text not in NULLS and not re.match(NUMBER, text) for text in texts])
     if len(rows) == 0:
-        way = Message("its values are numbers; make it a column of numbers, or name it in ", Parameter("ignore"))
-        return "warning", way
+        return "warning", "its values are numbers; make it a column of numbers, or name it in ignore="
     more = f" and {len(rows) - FEW_CELLS:,} more" if len(rows) > FEW_CELLS else ""
     cells = ", ".join(f"{texts[row]!r} in row {row:,}" for row in rows[:FEW_CELLS]) + more
     level = "error" if len(rows) <= max(1, len(sample) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
     are, them = ("is", "it") if len(rows) == 1 else ("are", "them")
-    return level, Message(
-        f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with ",
-        Parameter("fill_values", list(dict.fromkeys(texts[rows].tolist()))[:FEW_CELLS]),
-        ", or leave the column out with ",
-        Parameter("ignore", [name]),
+    fill_values = list(dict.fromkeys(texts[rows].tolist()))[:FEW_CELLS]
+    return level, (
+        f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with {fill_values=}, or "
+        f"leave the column out with ignore={[name]}"
     )
 
 
 def alike_ids(ids) -> str | None:
-    """Describe bag ids that look the same: they differ by blanks, by quotes or in Unicode form.
-
-    Examples
-    --------
-    >>> alike_ids(["A1", "B", "A1 "])
-    "bag ids 'A1' and 'A1 ' differ only by blanks, quotes or in Unicode form, and are two bags; write them the ..."
-    """
-    texts = [text for text in np.asarray(ids).tolist() if isinstance(text, str)]
+    """Describe bag ids that look the same: they differ by blanks, by quotes or in Unicode form."""
     first: dict[str, str] = {}
-    pairs = [(first[key], text) for text in texts if first.setdefault(key := _as_it_looks(text), text) != text]
+    pairs = []
+    for text in np.asarray(ids).tolist():
+        if isinstance(text, str):
+            earlier = first.setdefault(" ".join(normalize("NFC", text).split()).strip("'"), text)
+            pairs += [(earlier, text)] if earlier != text else []
     if not pairs:
         return None
     more = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
@@ -500,46 +434,14 @@ def alike_ids(ids) -> str | None:
     )
 
 
-def _as_it_looks(text: str) -> str:
-    """Return a text with composed letters, single blanks between words, and no blanks or quotes around it."""
-    return " ".join(normalize("NFC", text).split()).strip("'")
-
-
-def look_like_dates(values) -> bool:
-    """Return whether two numbers or more all read as days between 1900 and 2100, such as 20190423.
-
-    Examples
-    --------
-    >>> look_like_dates([20190423, 20190424]), look_like_dates([20190423, 20199924])
-    (True, False)
-    """
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf" or len(values) < 2 or not ((values > 19000000) & (values < 21010000)).all():
-        return False
-    try:
-        for value in values[:200]:
-            datetime.strptime(f"{value:.0f}", "%Y%m%d")
-    except ValueError:
-        return False
-    return bool((values == np.trunc(values)).all())
-
-
 # Fill values ----------------------------------------------------------------------------------------------------------
 
 
 def suspects(values: np.ndarray) -> dict[float, int]:
     """Return the values of a column that look like fill values, and how often each occurs.
 
-    A suspect is the lowest or the highest value of the column, and isolated: farther from all other values than they
-    are from each other if it is a usual fill value or huge; else ten times as far, outside [-1, 1], and there three
-    times or more.
-
-    Examples
-    --------
-    >>> suspects(np.array([0.2, 0.5, -9999.0, 0.3, -9999.0]))
-    {-9999.0: 2}
-    >>> suspects(np.array([-9999.0, -9000.0, 5000.0]))  # nearer to the others than they are to each other
-    {}
+    A suspect is the lowest or highest value, and isolated: farther from all other values than they are from each other
+    if it is a usual fill value or huge; else ten times as far, outside [-1, 1], and there three times or more.
     """
     counts: dict[float, int] = {}
     if len(values) == 0 or not _ends(values):  # most columns hold none, and are not copied
@@ -556,25 +458,17 @@ def suspects(values: np.ndarray) -> dict[float, int]:
     return counts
 
 
-def warn_of_suspects(columns: Iterable[tuple[object, np.ndarray]]) -> None:
-    """Warn once if some columns hold values that look like fill values."""
-    suspect_columns = {str(name): counts for name, values in columns if (counts := suspects(values))}
-    if suspect_columns:
-        warn_user(describe_suspects(suspect_columns))
-
-
-def describe_suspects(suspect_columns: dict[str, dict[float, int]]) -> Message:
+def describe_suspects(suspect_columns: dict[str, dict[float, int]]) -> str:
     """Return one sentence on the suspects of some columns: the first of them, how many others, and the option."""
     name, counts = next(iter(suspect_columns.items()))
     value, count = next(iter(counts.items()))
     times = "once" if count == 1 else f"{count:,} times"
     n_more = len(suspect_columns) - 1
     more = f" (and {n_more:,} other column{'s hold' if n_more > 1 else ' holds'} such a value)" if n_more else ""
-    values = list(dict.fromkeys(plain_number(value) for counts in suspect_columns.values() for value in counts))
-    return Message(
-        f"column {name!r} holds {plain_number(value)} {times}{more}, which looks like a fill value for missing data; ",
-        Parameter("fill_values", values),
-        " makes it missing",
+    fill_values = list(dict.fromkeys(plain_number(value) for counts in suspect_columns.values() for value in counts))
+    return (
+        f"column {name!r} holds {plain_number(value)} {times}{more}, which looks like a fill value for missing data; "
+        f"{fill_values=} makes it missing"
     )
 
 

@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import reduce
 from operator import and_, or_
 
 import numpy as np
+import pyarrow as pa
 
-# Conditions. pyarrow walks them by recursion: with 1,000 it crashes in a thread of half a megabyte, which some systems
-# give, with 10,000 anywhere.
+# Conditions. pyarrow walks them by recursion: 1,000 overflow the stack of a thread, which is half a megabyte on some
+# systems.
 MOST = 250
 OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
 
@@ -35,16 +37,11 @@ class Where:
         return list(dict.fromkeys(name for all_of in self.any_of for name, _, _ in all_of))
 
     def expression(self):
-        """Return the conditions as an expression of pyarrow."""
-        return _joined(or_, [_joined(and_, map(_expression, all_of)) for all_of in self.any_of])
-
-    def keep(self, table):
-        """Return the rows of a table that satisfy the conditions, in their order; a null satisfies none."""
-        return table.filter(self.expression())
+        """Return the conditions as an expression of pyarrow; a null satisfies none."""
+        return reduce(or_, [reduce(and_, map(_expression, all_of)) for all_of in self.any_of])
 
     def holds(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """Return which rows satisfy the conditions, for columns that are arrays; a missing value satisfies none."""
-        import pyarrow as pa
         from pyarrow.dataset import dataset
 
         unknown = [name for name in self.names if name not in columns]
@@ -57,46 +54,20 @@ class Where:
 
     def fitting(self, schema) -> Where:
         """Convert texts to dates where a column holds dates; refuse values that a column cannot be compared with."""
-        any_of = tuple(tuple(_fit(condition, schema) for condition in all_of) for all_of in self.any_of)
-        for all_of in any_of:
-            for condition in all_of:
-                _try(condition, schema)
-        return Where(any_of)
+        return Where(tuple(tuple(_fit(condition, schema) for condition in all_of) for all_of in self.any_of))
 
     def by_statistics(self, schema):
-        """Return the conditions that statistics of row groups can refute, as an expression, or None.
+        """Return the conditions that statistics of row groups can refute, as an expression, or None."""
 
-        NaN is in no statistics, but differs from everything: conditions of inequality say nothing of fractions.
-        """
-        import pyarrow as pa
-
-        def certain(condition) -> bool:
+        def certain(condition) -> bool:  # NaN is in no statistics, but differs from everything
             return condition[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(condition[0]).type)
 
         usable = tuple(tuple(condition for condition in all_of if certain(condition)) for all_of in self.any_of)
         return Where(usable).expression() if all(usable) else None
 
 
-def as_where(where) -> Where | None:
-    r"""Parse conditions: one text, a list of tuples that all hold, or lists of tuples of which one holds.
-
-    Examples
-    --------
-    >>> as_where("year >= 2019 and site in ('A', 'B')").any_of
-    ((('year', '>=', 2019), ('site', 'in', ['A', 'B'])),)
-    >>> as_where([("year", ">=", 2019)]).names
-    ['year']
-
-    Text between quotes is taken literally:
-
-    >>> print(as_where(r"path == 'C:\new'").any_of[0][0][2])
-    C:\new
-    """
-    return None if where is None else read_where(where)
-
-
-def read_where(where) -> Where:
-    """Parse conditions that are not None; see `as_where`."""
+def as_where(where) -> Where:
+    """Parse conditions: one text, a list of tuples that all hold, or lists of tuples of which one holds."""
     if isinstance(where, str):
         any_of = [_parse(where)]
     elif isinstance(where, list | tuple) and len(where):
@@ -137,6 +108,7 @@ def _parse(text: str) -> list[tuple]:
 
 
 def _value(text: str) -> str | bool | int | float:
+    """Convert a value of a text; what stands between quotes is taken as it is."""
     if text[0] in "'\"":
         return text[1:-1]
     if text in ("True", "False"):
@@ -168,50 +140,25 @@ def _wrong(where) -> ValueError:
     )
 
 
-def _joined(operator, expressions):
-    """Combine expressions by pairs, and pairs of pairs, so that the depth grows with the logarithm of their number."""
-    expressions = list(expressions)
-    while len(expressions) > 1:
-        pairs = [expressions[at : at + 2] for at in range(0, len(expressions), 2)]
-        expressions = [operator(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return expressions[0]
-
-
 def _expression(condition: tuple):
     from pyarrow.dataset import field
     from pyarrow.parquet import filters_to_expression
 
     expression = filters_to_expression([condition])
-    return (
-        expression & field(condition[0]).is_valid() if condition[1] == "not in" else expression
-    )  # pyarrow finds no null in any list
+    # pyarrow finds no null in any list
+    return expression & field(condition[0]).is_valid() if condition[1] == "not in" else expression
 
 
 def _fit(condition: tuple, schema) -> tuple:
-    import pyarrow as pa
-
     name, operator, value = condition
     kind = schema.field(name).type
-    if not pa.types.is_timestamp(kind) and not pa.types.is_date(kind):
-        return condition
-    values = value if isinstance(value, list) else [value]
     try:
-        values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
-        values = [pa.scalar(v).cast(kind) for v in values]
-    except (ValueError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(condition, schema) from error
-    return name, operator, [v.as_py() for v in values] if isinstance(value, list) else values[0].as_py()
-
-
-def _try(condition: tuple, schema) -> None:
-    import pyarrow as pa
-
-    try:
-        Where(((condition,),)).keep(schema.empty_table())
-    except (TypeError, OverflowError, pa.ArrowException) as error:
-        raise _mismatch(condition, schema) from error
-
-
-def _mismatch(condition: tuple, schema) -> ValueError:
-    name, operator, value = condition
-    return ValueError(f"where: column {name!r} is {schema.field(name).type} and cannot be {operator} {value!r}")
+        if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+            values = value if isinstance(value, list) else [value]
+            values = [date.fromisoformat(v) if isinstance(v, str) and len(v) == 10 else v for v in values]
+            values = [pa.scalar(v).cast(kind).as_py() for v in values]
+            condition = name, operator, values if isinstance(value, list) else values[0]
+        schema.empty_table().filter(_expression(condition))
+    except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
+        raise ValueError(f"where: column {name!r} is {kind} and cannot be {operator} {value!r}") from error
+    return condition

@@ -12,23 +12,16 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.frames import FrameColumns, as_list
-from bagwise.bags.validation import ParameterError, and_others, float_dtype
+from bagwise.bags.validation import ParameterError, and_others, float_dtype, label, name_bags
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import gather
-from bagwise.io.table_files import names_files
-from bagwise.io.tables import read_files
+from bagwise.io.second_table import match_rows, read_second
 
 try:
     from rasterio import Affine
     from rasterio.crs import CRS
 
-    from bagwise.io.raster import (
-        bags_of_pixels,
-        read_zone,
-        read_zones,
-        refuse_options,
-        settle_empty,
-    )
+    from bagwise.io.raster import bags_of_pixels, read_zone, read_zones, refuse_options
 except ImportError as missing:
     raise ImportError("from_cube needs rasterio, geopandas and xarray: pip install 'bagwise[cube]'") from missing
 
@@ -60,42 +53,29 @@ def from_cube(
 
     The features of a pixel are the values of the variables there; a variable with a further dimension, such as
     ``band``, has a feature per level of it, and one without the time dimension is repeated. Which pixels a polygon
-    covers is computed once, for all times. Only the window of one polygon is read, a strip of rows at a time, so the
-    cube may be much larger than memory.
+    covers is computed once, for all times. Only the window of one polygon is read, a strip of rows at a time.
 
     Parameters
     ----------
     cube : xarray.Dataset or DataArray, or the path of a NetCDF file or a zarr store
         With coordinates in equal steps along two dimensions; further ones as they are.
-    zones : path (GeoPackage, GeoJSON, shapefile) or GeoDataFrame of polygons, a row each
-        Reprojected, vertex by vertex, to the cube's coordinate reference system where theirs is another.
+    zones, id, groups, bag_features, all_touched, empty, weights
+        As in `from_raster`. ``groups`` may also be the time: with "year", bags of one year stay together.
     time : str, optional
         The dimension of which every step makes a bag of its own: "year". Or a part of its dates, as xarray writes
         it: with "time.year", all steps of one year are one bag, and a pixel at a step is an instance. Default: the cube
         has no time, and every polygon is a bag.
-    id : column of zone ids, default the index of the frame (0, 1, 2, ... for a file)
     target : column of targets: of ``targets`` with a time, else of ``zones``
     targets : data frame or path of a table, optional
         A row per polygon and time: the columns ``id``, the time ("year" for "year" and for "time.year") and ``target``.
         Bags without a row, and rows without a bag, are left out, with a warning.
     variables : names, default every variable of numbers on the grid, in its order (that of a zarr store is by name)
-    groups : column of ``zones``, or the time, optional
-        Bags of one group stay together in every inner split: with "year" those of one year, with ``id`` those of one
-        polygon.
-    bag_features : columns of ``zones``, optional
-        Numbers of the polygon as a whole: they become the bags' covariates.
     x, y : dimensions of the grid, default those called x and y, lon and lat, longitude and latitude, ...
     crs : the cube's coordinate reference system, such as "EPSG:32633", default that which it names
         Degrees east and north (by their units or names) are EPSG:4326.
-    all_touched : bool
-        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
     missing : {"drop-instances", "refuse", "impute", "keep"}
         What happens to pixels where a variable has no value. "impute" and "keep" keep them, with NaN, if another one
         has; "impute" declares that methods fill them in.
-    empty : {"refuse", "drop"}
-        What happens to bags without any such pixel. "drop" leaves them and their targets out, with a warning.
-    weights : None or "area-fraction"
-        With "area-fraction" every pixel the polygon overlaps is an instance, weighted by the share of its area inside.
 
     Returns
     -------
@@ -128,43 +108,42 @@ def from_cube(
             "targets", f"targets is needed with a time: a table with the columns {id}, {component} and {target}"
         )
     by_time = time is not None and groups in (time, component)
-    roles = {"groups": None if by_time else groups, "bag_features": bag_features}
+    options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
     with _opened(cube) as data:
         grid = Grid(data, variables, time=time, x=x, y=y, crs=crs)
-        remedy = "cube", "crs='EPSG:...'"
-        zones = read_zones(zones, grid.crs, id=id, target=target if time is None else None, remedy=remedy, **roles)
-        _refuse_other_longitudes(grid, zones.polygons)
-        chosen, targets_of_bags = np.ones((len(zones.polygons), len(grid.labels)), dtype=bool), zones.y
-        ids = zones.attributes.ids
+        polygons, of_zones, targets_of_bags = read_zones(
+            zones,
+            grid.crs,
+            id=id,
+            target=target if time is None else None,
+            groups=None if by_time else groups,
+            bag_features=bag_features,
+            remedy=("cube", "crs='EPSG:...'"),
+        )
+        _refuse_other_longitudes(grid, polygons)
+        ids, chosen = of_zones.ids, np.ones((len(polygons), len(grid.labels)), dtype=bool)
         if time is not None:
-            ids = [f"{zone} {_text(label)}" for zone, label in product(ids, grid.labels)]
+            ids = np.array([f"{zone} {_text(label)}" for zone, label in product(ids, grid.labels)])
         if targets is not None:
-            chosen, targets_of_bags = _targets(targets, np.array(ids), id, component, target)
-            chosen = chosen.reshape(len(zones.polygons), len(grid.labels))
-        options = {"all_touched": all_touched, "weighted": weights is not None, "missing": missing}
+            is_chosen, targets_of_bags = _targets(targets, ids, id, component, target)
+            ids, chosen = ids[is_chosen], is_chosen.reshape(chosen.shape)
         read = [
             pixels
-            for polygon, is_wanted in zip(zones.polygons, chosen, strict=True)
+            for polygon, is_wanted in zip(polygons, chosen, strict=True)
             for pixels in read_zone(polygon, grid, np.flatnonzero(is_wanted).tolist(), coordinates=True, **options)
         ]
     zone, label = np.nonzero(chosen)
-    ids = np.asarray(ids)[chosen.ravel()]
-    has_pixels = settle_empty(read, ids, empty)
-    read, attributes = [read[k] for k in has_pixels], zones.attributes[zone[has_pixels]]._with(ids=ids[has_pixels])
+    of_bags = of_zones[zone]._with(ids=ids)
     if by_time:
-        attributes = attributes._with(groups=grid.labels[label[has_pixels]])
-    places = np.concatenate([pixels.places for pixels in read])
-    bags = bags_of_pixels(read, attributes, grid.names, missing=missing, weighted=weights is not None)
+        of_bags = of_bags._with(groups=grid.labels[label])
+    bags, has_pixels = bags_of_pixels(read, of_bags, grid.names, empty=empty, **options)
+    places = np.concatenate([read[k].places for k in has_pixels])
     bags = bags._with(kept={"x": places[:, 0], "y": places[:, 1], "step": places[:, 2].astype(np.int64)})
     return bags, None if targets_of_bags is None else targets_of_bags[has_pixels]
 
 
 class Grid:
-    """Chosen variables of a dataset on one regular grid.
-
-    ``shape``, ``transform``, ``crs`` and ``depth`` are what coverage asks for; ``labels`` are the times, and
-    ``label_of_step`` which of them a step has.
-    """
+    """Chosen variables of a dataset on one regular grid; ``labels`` are times, ``label_of_step`` that of each step."""
 
     name, without = "cube", "without a value"
 
@@ -225,16 +204,11 @@ def _opened(cube):
 
 
 def _dimension(data, name, usual, axis: str) -> str:
-    if name is not None:
-        if name not in data.dims:
-            raise ParameterError(axis, f"there is no dimension {name!r}; the dimensions are {_names(data.dims)}")
-        return name
-    candidates = [name for name in data.dims if str(name).lower() in usual]
+    candidates = [dim for dim in data.dims if (str(dim).lower() in usual if name is None else dim == name)]
     if len(candidates) != 1:
-        raise ParameterError(
-            axis,
-            f"the {axis} dimension is not recognised; name it with {axis}=: the dimensions are {_names(data.dims)}",
-        )
+        unknown = f"the {axis} dimension is not recognised; name it with {axis}="
+        problem = unknown if name is None else f"there is no dimension {name!r}"
+        raise ParameterError(axis, f"{problem}; the dimensions are {_names(data.dims)}")
     return candidates[0]
 
 
@@ -281,19 +255,15 @@ def _choose(data, variables, x, y, time) -> list:
         for name, variable in data.data_vars.items()
         if {x, y} <= set(variable.dims) and variable.dtype.kind in "fiu"
     ]
-    if variables is not None:
-        usable_too = as_list(variables)
-        odd = [name for name in usable_too if name not in usable]
-        if odd or not usable_too:
-            raise ParameterError(
-                "variables", f"there is no variable {odd[0] if odd else ''!r} on the grid; there are {_names(usable)}"
-            )
-        usable = usable_too
+    chosen = usable if variables is None else as_list(variables)
     if not usable:
         raise ValueError(f"the cube has no variable of numbers with the dimensions {y} and {x}")
-    if time is not None and not any(time in data[name].dims for name in usable):
+    if not chosen or (odd := [name for name in chosen if name not in usable]):
+        name = odd[0] if chosen else ""
+        raise ParameterError("variables", f"there is no variable {name!r} on the grid; there are {_names(usable)}")
+    if time is not None and not any(time in data[name].dims for name in chosen):
         raise ParameterError("time", f"no variable has the dimension {time!r}; leave time out: polygons are the bags")
-    return [data[name] for name in usable]
+    return [data[name] for name in chosen]
 
 
 def _coordinates(data, arrays, x, crs):
@@ -327,35 +297,20 @@ def _targets(targets, ids: np.ndarray, id, component, target) -> tuple[np.ndarra
     """Return which bags have a row in the table, and their targets in the order of the bags."""
     if id is None:
         raise ParameterError("id", "id is needed with targets: the column of polygon ids, in zones and in targets")
-    table = read_files(targets, Roles(id, target)) if names_files(targets) else targets
-    if table is None:
-        raise ParameterError("targets", f"{targets} is not a table with named columns; give a .csv or .parquet")
-    columns = FrameColumns(table)
+    columns, title = read_second(targets, Roles(id, target))
     refuse_unknown(columns.names, [name for name in (id, component, target) if name is not None], parameter="targets")
     keys = [f"{a} {_text(b)}" for a, b in zip(columns.values(id), columns.values(component), strict=True)]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"targets has two rows for {twice!r}; it needs one per polygon and time")
-    place = {key: k for k, key in enumerate(keys)}
-    chosen = np.array([bag in place for bag in ids])
-    faults = _lacking("bag", ids[~chosen], "row in targets") + _lacking(
-        "row", sorted({*keys} - {*ids}), "bag in the cube"
-    )
-    if not chosen.any():
-        raise ValueError(f"no row of targets belongs to a bag; the bags are {_names(ids)}, the rows {_names(keys)}")
+    row_of_bag, lost = match_rows(ids, FrameColumns({_KEY: np.array(keys, dtype=object)}), _KEY, title)
+    chosen = row_of_bag >= 0
+    faults = [f"{name_bags(ids, ~chosen)} no row in {title}"] if not chosen.all() else []
+    faults += [f"row {label(lost[0])}{and_others(len(lost) - 1)} has no bag in the cube"] if len(lost) else []
     if faults:
         warnings.warn(f"{'; '.join(faults)}; left out", stacklevel=3)
     if target is None:
         return chosen, None
-    rows = np.array([place[bag] for bag in ids[chosen]])
+    rows = row_of_bag[chosen]
     arrays = {_KEY: ids[chosen], _ROW: rows, target: columns.numbers(target)[rows]}
     return chosen, gather(FrameColumns(arrays), Roles(_KEY, target, [_ROW]))[1]
-
-
-def _lacking(noun: str, names, of: str) -> list[str]:
-    if not len(names):
-        return []
-    return [f"{noun} {str(names[0])!r}{and_others(len(names) - 1)} has no {of}"]
 
 
 def _text(value) -> str:

@@ -1,8 +1,6 @@
 """Columns that are no numbers, as numbers: an indicator per category, dates as season and year, lists as rows.
 
-The names of the features say what they stand for, ``crop=wheat`` and ``sown_sine``, so a list of feature names is all
-that is needed to read new data in the same way. Lists hold a bag per row (list columns), or the features of an instance
-in one cell (fixed-size lists).
+The names of features such as ``crop=wheat`` and ``sown_sine`` are all that is needed to read new data in the same way.
 """
 
 from __future__ import annotations
@@ -10,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import date
 
 import numpy as np
+import pyarrow.compute as pc
 
 from bagwise.bags.frames import NULLS, FrameColumns, as_list, to_numbers
-from bagwise.bags.validation import ParameterError, ParameterTypeError, absent, label, name_bags
+from bagwise.bags.validation import ParameterError, absent, counted, label, name_bags
 from bagwise.io.columns import (
     DATE_PARTS,
     Roles,
@@ -23,8 +22,8 @@ from bagwise.io.columns import (
     find_bags,
     is_auto,
     is_date_kind,
-    is_nested,
     refuse_no_labels,
+    refuse_rows,
     refuse_unknown,
 )
 
@@ -118,70 +117,51 @@ def _with_names(roles: Roles, names: dict, computed: list) -> Roles:
 
 def _indicators(table, name, levels) -> tuple[dict[str, Callable], str | None]:
     """Build a column per level and one for the others; ``levels`` None takes the most frequent that occur."""
-    if is_nested(table, name):
-        raise ParameterTypeError(
-            "categories", f"column {name!r} holds lists or records, which are no categories; use one of their fields"
-        )
+    refuse_no_labels(table, name, "categories")
     codes, labels = table.factorise(name)
     fill_values = (*table.fill_values, *table.fill_texts)
-    texts = _level_texts(labels, fill_values)
+    texts = level_texts(labels, fill_values)
     notes: list[str] = []
     if levels is None:
         levels, notes = frequent_levels(name, labels, np.bincount(codes, minlength=len(labels)), fill_values)
     elif new := [k for k, text in enumerate(texts) if text is not None and text not in (*levels, OTHER)]:
         rows = int(np.bincount(codes, minlength=len(labels))[new].sum())
-        notes.append(f"{_rows(rows)} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
+        notes.append(f"{counted(rows, 'row')} of column {name!r} with other levels (the first is {texts[new[0]]!r})")
     levels = tuple(level for level in levels if level != OTHER)
     place = {level: k for k, level in enumerate(levels)}
     level_of = np.array([place.get(text, len(levels)) for text in texts], dtype=np.int16)[codes]
 
-    def indicator(k: int):
-        return lambda: (level_of == k).astype(np.float32)
-
-    columns = {f"{name}={level}": indicator(k) for k, level in enumerate((*levels, OTHER))}
+    columns = {
+        f"{name}={level}": lambda k=k: (level_of == k).astype(np.float32) for k, level in enumerate((*levels, OTHER))
+    }
     verb = "counts" if len(notes) == 1 and notes[0].startswith("1 row ") else "count"
     return columns, f"{' and '.join(notes)} {verb} as '{name}={OTHER}'" if notes else None
 
 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()) -> tuple[tuple[str, ...], list[str]]:
     """Return the levels of a column, the most frequent of many, by its labels and their counts; and what to note."""
-    texts, notes = _level_texts(labels, fill_values), []
+    texts, notes = level_texts(labels, fill_values), []
     present = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
     if not present:
         raise ParameterError("categories", f"column {name!r} has no values; leave it out")
-    levels = {str(texts[k]) for k in present[:MOST_LEVELS]}
+    levels = {str(texts[k]) for k in present[:MOST_LEVELS]} - {OTHER}
     if len(present) > MOST_LEVELS:
         notes.append(f"{len(present) - MOST_LEVELS:,} of {len(present):,} levels of column {name!r}, the rarest,")
-    missing = int(counts[[k for k, text in enumerate(texts) if text is None]].sum())
-    if missing:
-        notes.append(f"{_rows(missing)} without a value in column {name!r}")
-    return tuple(sorted(levels - {OTHER}, key=_order)), notes
+    if missing := int(counts[[k for k, text in enumerate(texts) if text is None]].sum()):
+        notes.append(f"{counted(missing, 'row')} without a value in column {name!r}")
+    numbers = {level: float(level) for level in levels if re.fullmatch(r"-?\d+(\.\d+)?", level)}
+    return tuple(sorted(levels, key=lambda level: (level not in numbers, numbers.get(level, 0.0), level))), notes
 
 
-def _level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
-    missing = _absent(labels, fill_values)
-    return [None if gone else level_text(value) for value, gone in zip(labels.tolist(), missing, strict=True)]
+def level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
+    """Return labels as in the names of features, 3.0 as 3; None for missing ones, texts for these, and fill values."""
 
+    def text_of(value) -> str:
+        return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
 
-def _rows(n: int) -> str:
-    return f"{n:,} row" + "s" * (n != 1)
-
-
-def _absent(labels: np.ndarray, fill_values=()) -> np.ndarray:
-    """Return which labels stand for no value: missing ones, the texts for it in files, and fill values."""
-    texts = {*NULLS, *map(level_text, fill_values)}
-    return absent(labels) | np.array([level_text(value) in texts for value in labels.tolist()], dtype=bool)
-
-
-def level_text(value) -> str:
-    """Format a level as in the name of its feature: 3.0 and 3 are one level."""
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).strip()
-
-
-def _order(level: str):
-    return (0, float(level), level) if re.fullmatch(r"-?\d+(\.\d+)?", level) else (1, 0.0, level)
+    gone = {*NULLS, *map(text_of, fill_values)}
+    texts = [(text_of(value), missing) for value, missing in zip(labels.tolist(), absent(labels), strict=True)]
+    return [None if missing or text in gone else text for text, missing in texts]
 
 
 def _few_valued(table, roles: Roles) -> list:
@@ -194,7 +174,8 @@ def _few_valued(table, roles: Roles) -> list:
         if name in named or table.kind(name) not in ("String", "Categorical"):
             continue
         level, labels = table.factorise(name)
-        present = np.flatnonzero(~_absent(labels, (*table.fill_values, *table.fill_texts)))
+        texts = level_texts(labels, (*table.fill_values, *table.fill_texts))
+        present = [k for k, text in enumerate(texts) if text is not None]
         if not 2 <= len(present) <= FEW_LEVELS or is_date_kind(table, name):
             continue
         pairs = np.unique(codes * np.int64(len(labels)) + level)
@@ -204,47 +185,30 @@ def _few_valued(table, roles: Roles) -> list:
 
 
 def _date_parts(table, name, roles: Roles) -> dict[str, Callable]:
-    r"""Compute sine and cosine of the day of the year, and the year.
-
-    The last day of a year is next to the first of the following one on a circle, and not on a line: kernels, networks
-    and linear heads see a season so, and trees split either coordinate.
-    """
+    """Compute the year, and sine and cosine of the day: on a circle, the last day of a year is next to the first."""
     refuse_no_labels(table, name, "dates")
     codes, labels = table.factorise(name)
-    missing = _absent(labels, (*table.fill_values, *table.fill_texts))
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
-    days = [None if gone else as_day(value) for value, gone in zip(plain.tolist(), missing, strict=True)]
+    texts = level_texts(plain, (*table.fill_values, *table.fill_texts))
+    missing = np.array([text is None for text in texts], dtype=bool)
+    days = [None if text is None else as_day(text) for text in texts]
     odd = np.array([day is None for day in days], dtype=bool) & ~missing
     if odd.any():
-        rows, ids = find_bags(table, roles.bag)
-        raise ParameterError(
-            "dates",
-            f"{name_bags(ids, any_row(odd[codes], rows, ids))} {label(labels[odd.argmax()])} in column {name!r}, which "
-            "cannot be read as a date; write dates as 2019-04-23",
-        )
-    angle, year = np.full(len(days), np.nan), np.full(len(days), np.nan)
-    for k, day in enumerate(days):
-        if day is not None:
-            start = date(day.year, 1, 1)
-            length = (date(day.year, 12, 31) - start).days + 1
-            angle[k], year[k] = 2 * np.pi * (day - start).days / length, day.year
+        problem = f"{label(labels[odd.argmax()])} in column {name!r}, which cannot be read as a date"
+        way = "; write dates as 2019-04-23"
+        refuse_rows(odd[codes], *find_bags(table, roles.bag), "dates", problem + way)
+    dates = np.array(days, dtype="datetime64[D]")  # NaT for None
+    years = dates.astype("datetime64[Y]")
+    starts = years.astype("datetime64[D]")
+    lengths = (years + 1).astype("datetime64[D]") - starts
+    angle = np.where(missing, np.nan, 2 * np.pi * (dates - starts).astype(np.float64) / lengths.astype(np.float64))
+    year = np.where(missing, np.nan, years.astype(np.int64) + 1970)
     values = {"sine": np.sin(angle), "cosine": np.cos(angle), "year": year}
     return {f"{name}_{part}": (lambda of=of: of[codes]) for part, of in values.items()}
 
 
-def as_day(value) -> date | None:
-    """Parse a day: a date, or text such as 2019-04-23, 2019-04-23T10:00, 20190423 or 23.4.2019.
-
-    Examples
-    --------
-    >>> as_day("2019-04-23 10:00"), as_day("23.4.2019"), as_day("4/23/2019")
-    (datetime.date(2019, 4, 23), datetime.date(2019, 4, 23), None)
-    """
-    if isinstance(value, datetime):
-        return value.date()
-    if isinstance(value, date):
-        return value
-    text = level_text(value)
+def as_day(text: str) -> date | None:
+    """Parse a day such as 2019-04-23, 2019-04-23T10:00, 20190423 or 23.4.2019; return None for other text."""
     try:
         if dotted := DOTTED.match(text):
             day, month, year = map(int, dotted.groups())
@@ -255,17 +219,14 @@ def as_day(value) -> date | None:
 
 
 def spread_lists(table, names: list, codes: np.ndarray, ids: np.ndarray) -> tuple:
-    """Return a table of plain columns with a row per instance, the names of its features, and the bag of each row.
-
-    Plain columns beside list columns are repeated for every instance.
-    """
+    """Return a table with a row per instance, the names of its features, and the bag of each row."""
     lists = {name: table.raw(name) for name in names if table.kind(name) == "list"}
     sizes = _sizes(lists, codes, ids) if lists else np.ones(len(codes), dtype=np.int64)
     codes_of_instances = np.repeat(codes, sizes)
     arrays: dict[str, np.ndarray] = {}
     for name in names:
         if name in lists:
-            block = _features(name, _flatten(lists[name]), codes_of_instances, ids)
+            block = _features(name, pc.list_flatten(lists[name]), codes_of_instances, ids)
         else:
             block = np.repeat(_features(name, table.column(name), codes, ids), sizes, axis=0)
         columns = {name: block} if block.ndim == 1 else {f"{name}_{j}": part for j, part in enumerate(block.T, 1)}
@@ -312,18 +273,9 @@ def _features(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
             f"features in column {name!r}; every instance needs the same number of features (the longest list has "
             f"{max(width, 0)})"
         )
-    return _features(name, _flatten(cells), codes, ids).reshape(-1, width)
+    return _features(name, pc.list_flatten(cells), codes, ids).reshape(-1, width)
 
 
 def _lengths(cells) -> np.ndarray:
     """Return the length of each list; -1 for null."""
-    import pyarrow.compute as pc
-
     return pc.fill_null(pc.list_value_length(cells), -1).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _flatten(cells):
-    """Return the elements of all lists in one column; no list may be null."""
-    import pyarrow.compute as pc
-
-    return pc.list_flatten(cells)

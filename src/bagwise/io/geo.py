@@ -18,16 +18,13 @@ __all__ = ["blocks", "to_raster", "to_zones"]
 def blocks(zones, size) -> np.ndarray:
     """Return the block of a square grid that contains the middle of each zone: groups for spatial folds.
 
-    Neighbouring fields resemble each other in more than their features. Folds that deal them out one by one test a
-    method beside the places where it was trained, and the score says little about a new region. With blocks as groups,
-    zones of one block stay together. A block should be larger than the distance over which the errors of a method are
-    alike.
+    Neighbouring zones resemble each other, so random folds give scores that are too good for a new region. A block
+    should be larger than the distance over which the errors of a method are alike.
 
     Parameters
     ----------
     zones : path or GeoDataFrame of polygons, in a projected coordinate reference system
-    size : float
-        The side of a block, in the units of the zones' coordinates: metres for UTM.
+    size : float, the side of a block in the units of the zones' coordinates: metres for UTM
 
     Returns
     -------
@@ -53,16 +50,14 @@ def blocks(zones, size) -> np.ndarray:
             "these zones are in degrees, which are not lengths; project them first: "
             "zones.to_crs(zones.estimate_utm_crs()), and give size in metres"
         )
-    middles = frame.geometry.centroid
-    x, y = middles.x.to_numpy(), middles.y.to_numpy()
-    lacks = ~(np.isfinite(x) & np.isfinite(y))
+    middles = np.column_stack([frame.geometry.centroid.x, frame.geometry.centroid.y])
+    lacks = ~np.isfinite(middles).all(axis=1)
     if lacks.any():
         raise ValueError(
             f"zone {label(frame.index.to_numpy()[lacks.argmax()])}{and_others(int(lacks.sum()) - 1)} has no "
             "polygon, so it lies in no block; leave such zones out"
         )
-    across, down = np.floor(x / size).astype(np.int64), np.floor(y / size).astype(np.int64)
-    return np.array([f"{column}:{row}" for column, row in zip(across, down, strict=True)])
+    return np.array([f"{column}:{row}" for column, row in np.floor(middles / size).astype(np.int64)])
 
 
 def to_zones(path, zones, columns: dict, *, id=None) -> Path:
@@ -71,7 +66,6 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
     Parameters
     ----------
     path : path that ends in .gpkg or .geojson
-        It appears whole or not at all.
     zones : path or GeoDataFrame of the polygons
     columns : dict of equally long columns
         The first holds the ids of the bags; the others are added.
@@ -110,10 +104,11 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
             f"no zone has an id of the bags (zones: {label(ids.iloc[0] if id else ids[0])}, bags: {label(bags[0])}); "
             "name the column of zones that holds them as id"
         )
-    missing = len(bags) - len(set(at[at >= 0]))
-    if missing:
-        lost = bags[int(np.flatnonzero(~np.isin(np.arange(len(bags)), at))[0])]
-        raise ValueError(f"bag {label(lost)}{and_others(missing - 1)} has no zone; give the zones of all bags")
+    lost = np.setdiff1d(np.arange(len(bags)), at)
+    if len(lost):
+        raise ValueError(
+            f"bag {label(bags[lost[0]])}{and_others(len(lost) - 1)} has no zone; give the zones of all bags"
+        )
     added = {}
     for name, values in added_columns:
         values = np.asarray(values)
@@ -136,14 +131,11 @@ def to_raster(path, like, x, y, values, *, name="contribution") -> Path:
     Parameters
     ----------
     path : path that ends in .tif
-        It appears whole or not at all.
-    like : path or open rasterio dataset
-        The raster whose grid it has.
+    like : path or open rasterio dataset, whose grid it has
     x, y : arrays, the centre of every pixel in the coordinates of ``like``
         From `from_raster` with ``coordinates=True``, or the columns x and y that ``bagwise raster`` writes.
     values : array, a number for every pixel
-    name : str
-        The description of the band.
+    name : str, the description of the band
 
     Returns
     -------
@@ -184,19 +176,17 @@ def to_raster(path, like, x, y, values, *, name="contribution") -> Path:
             f"pixel ({x[first]:g}, {y[first]:g}) and {np.count_nonzero(outside) - 1:,} others lie outside the raster; "
             "give the raster that the pixels were read from"
         )
-    band = np.full(grid["width"] * grid["height"], np.nan, dtype=np.float32)
-    cells = rows * grid["width"] + columns
-    sums = np.bincount(cells, weights=values, minlength=len(band))
-    has_value = np.zeros(len(band), dtype=bool)
-    has_value[cells] = True
-    band[has_value] = sums[has_value]
+    band = np.full((grid["height"], grid["width"]), np.nan, dtype=np.float32)
+    sums = np.zeros(band.shape)
+    np.add.at(sums, (rows, columns), values)
+    band[rows, columns] = sums[rows, columns]
     shape = {key: grid[key] for key in ("width", "height", "crs", "transform")}
 
     def write(whole: Path) -> None:
         with rasterio.open(
             whole, "w", driver="GTiff", count=1, dtype="float32", nodata=np.nan, compress="deflate", **shape
         ) as image:
-            image.write(band.reshape(grid["height"], grid["width"]), 1)
+            image.write(band, 1)
             image.set_band_description(1, name)
 
     replace_file(path, write)

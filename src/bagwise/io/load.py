@@ -1,7 +1,4 @@
-"""`load`: bags and targets from a data frame or from files.
-
-Of a lazy table (polars LazyFrame, DuckDB relation), only the columns that are needed are computed.
-"""
+"""`load`: bags and targets from a data frame or from files."""
 
 from __future__ import annotations
 
@@ -11,16 +8,16 @@ import narwhals as nw
 import numpy as np
 from scipy.sparse import csr_array
 
-from bagwise.bags.checks import one_of
 from bagwise.bags.container import Bags
-from bagwise.bags.frames import FrameColumns, as_frame, as_list, as_matrix
+from bagwise.bags.frames import FrameColumns, as_frame, as_list, as_matrix, names_files
 from bagwise.bags.shared_rows import SHARED_ROWS, warn_of_shared_rows
-from bagwise.bags.validation import Message, ParameterError, label, name_bags, warn_user
+from bagwise.bags.validation import ParameterError, label, name_bags, one_of, warn_user
 from bagwise.io.columns import (
     USABLE,
     Roles,
     alike_ids,
     choose_features,
+    describe_suspects,
     find_bags,
     first_rows,
     is_auto,
@@ -28,28 +25,15 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     read_targets,
-    refuse_no_rows,
     refuse_not_numeric,
     refuse_unknown,
     split_covariates,
-    warn_of_suspects,
+    suspects,
 )
-from bagwise.io.table_files import find_files, names_files
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
-    """Compute the columns of a lazy frame that have a role, and return the roles without columns to ignore.
-
-    Without named features, the columns of numbers are features, and those of other types are not computed; a warning
-    names them. A data frame that is not lazy is returned unchanged.
-
-    Examples
-    --------
-    >>> import polars as pl
-    >>> frame = pl.LazyFrame({"site": ["a", "a"], "red": [1.0, 2.0], "nir": [3.0, 4.0]})
-    >>> collect(frame, Roles(bag="site", features=["nir"]))[0].columns
-    ['site', 'nir']
-    """
+    """Compute the columns of a lazy frame that have a role or may be features; return the roles without ``ignore``."""
     try:
         lazy = nw.from_native(frame)
     except (TypeError, nw.exceptions.DuplicateError):
@@ -72,7 +56,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
         unused = [name for name in schema if name not in {*needed, *as_list(roles.ignore)}]
         needed |= {name for name in unused if types.kind(name) in USABLE}
         if notes := left_out(types, roles, list(needed)):
-            warn_user(Message("; ").join(notes))
+            warn_user("; ".join(notes))
     return lazy.select([name for name in schema if name in needed]).collect().to_native(), replace(roles, ignore=())
 
 
@@ -112,29 +96,25 @@ def load(
 ) -> tuple[Bags, np.ndarray | None]:
     """Load bags and targets from a data frame, or from files by the endings of their names.
 
-    - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, read by pyarrow. The unnamed row numbers
-      that pandas writes are left out. Bag ids and groups of a .csv or .tsv are integers if all are written as integers,
-      and otherwise text, so "007", "1.10" and "1e5" are unchanged. If they are numbers in another file of the
-      same call, they are read as numbers.
+    - **.csv, .tsv** (also .gz), **.parquet, .feather, .arrow**: a long table, without the unnamed row numbers that
+      pandas writes. Bag ids and groups of a .csv or .tsv are integers if all are written as integers, and otherwise
+      text, so "007", "1.10" and "1e5" are unchanged.
     - **.mat**: a MATLAB matrix with the bag id in the first column and the target in the last, as in MISR1.mat;
       other columns by position. Features are named x1, x2, ...; those of MISR1, MISR2 and MODIS reflectance_1, ...,
       angle_1, ...
-    - **.npz**: bags saved by `save_npz` (instances with offsets or sizes; ids, targets, groups, feature_names,
-      weights, covariates and covariate_names if there are any), a padded array X with sizes (and y), or a long table
-      as arrays by name. There ``bag``, ``target`` and ``groups`` are names of arrays. Pickled arrays are never read.
+    - **.npz**: bags saved by `save_npz`, or arrays of these names (instances with offsets or sizes), a padded array X
+      with sizes (and y), or a long table as arrays by name. There ``bag``, ``target`` and ``groups`` are names of
+      arrays. Pickled arrays are never read.
 
     Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
     follow each other, and a bag may be spread over them. So are the Parquet files below a folder, or at a URL that
-    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives its files a column ``year``. It is used
-    only if you name it as the bag, a feature or in another role; by default it is not a feature. Read tables larger
-    than memory with `scan`.
+    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives its files a column ``year``, which is used
+    only if you name it. Read tables larger than memory with `scan`. Of a lazy frame (polars LazyFrame, DuckDB relation)
+    only the columns that are needed are computed.
 
-    Of a lazy frame (polars LazyFrame, DuckDB relation) only the columns that are needed are computed.
-
-    Bags are in order of first appearance; the rows of a bag need not be adjacent. Columns of lists are expanded. A
-    column of *lists* has a row per bag: the values of its instances, or one list of features per instance; other
-    columns are repeated for each instance. A column of *fixed-size* lists has a row per instance: its features, named
-    ``column_1``, ``column_2``, ...
+    Bags are in order of first appearance; the rows of a bag need not be adjacent. A column of *lists* has a row per
+    bag: the values of its instances, or one list of features per instance; other columns are repeated for each
+    instance. A column of *fixed-size* lists has a row per instance: its features, named ``column_1``, ``column_2``, ...
 
     Parameters
     ----------
@@ -155,20 +135,19 @@ def load(
         method impute them, or keep the values for methods that read NaN. Infinite values raise an error, except with
         "drop-instances", which drops the row.
     fill_values : number, text, or a list of them, default none
-        Values that mean a missing value in features, targets, weights and covariates, such as -9999 or "n/a?";
-        ``missing`` then applies to them. A warning names values that look like undeclared fill values.
+        Values that mean a missing value in features, targets, weights and covariates, such as -9999 or "n/a?". A
+        warning names values that look like undeclared fill values.
     weights : column of instance weights, optional
         Zero or positive, and at least one above zero in each bag.
     bag_features : columns, or "auto", optional
-        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates
-        instead of features of the instances. "auto" takes each feature column that never varies within a bag, but
-        leaves at least one feature to the instances, and takes none if all bags have one row.
+        Columns that are the same on every row of a bag become its covariates instead of features of the instances.
+        "auto" takes each feature column that never varies within a bag, but leaves one to the instances, and takes
+        none if all bags have one row.
     categories : columns, "auto", or dict of column -> levels, optional
-        Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
-        ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those of the
-        table (at most the 50 most frequent), or those that you pass. To predict new tables with the same levels, load
-        them with ``features=list(model.feature_names_in_)``. "auto" takes columns of text with 2 to 20 levels that
-        occur in several bags, and a warning names them.
+        Each level becomes a feature ``crop=wheat`` that is 1 or 0, and ``crop=other`` stands for other levels and for
+        missing ones. The levels are those of the table (at most the 50 most frequent), or those that you pass. To
+        predict new tables with the same levels, load them with ``features=list(model.feature_names_in_)``. "auto" takes
+        columns of text with 2 to 20 levels that occur in several bags, and a warning names them.
     dates : columns, optional
         Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
         the year, as an angle, so that December is next to January; and ``sown_year``.
@@ -237,19 +216,21 @@ def load_labels(
 
 
 def _load_files(source, roles: Roles, missing, fill_values, variable, decimal) -> tuple:
-    from bagwise.io.array_files import load_mat, load_npz
-    from bagwise.io.tables import read_files
+    from bagwise.io.table_files import find_files, read_files
 
     only = roles.features is not None and roles.bag is not None and roles.targets is None and not roles.derived
     table = read_files(source, roles, only=only, decimal=decimal)
     path = None if table is not None else find_files(source)[0]
     if path is not None and path.suffix.lower() == ".mat":
+        from bagwise.io.matlab_files import load_mat
+
         return load_mat(path, roles, missing=missing, fill_values=fill_values, variable=variable)
     if variable is not None:
-        raise ParameterError(
-            "variable", f"variable= chooses a matrix of a .mat file; {path.name if path else source} is not one"
-        )
+        name = path.name if path else source
+        raise ParameterError("variable", f"variable= chooses a matrix of a .mat file; {name} is not one")
     if path is not None:
+        from bagwise.io.array_files import load_npz
+
         return load_npz(path, roles, missing=missing, fill_values=fill_values)
     return gather(FrameColumns(table, fill_values, decimal), roles, missing)
 
@@ -266,23 +247,29 @@ def refuse_constant_target(y) -> None:
             )
 
 
+def prepare(table, roles: Roles) -> tuple[FrameColumns, Roles, dict, list]:
+    """Join the second table and encode categories and dates; return also the levels by column, and notes."""
+    if table.n_rows == 0:
+        raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
+    notes: list = []
+    if roles.targets is not None:
+        from bagwise.io.second_table import join
+
+        table, roles, notes = join(table, roles)
+    if not roles.encoded:
+        return table, roles, {}, notes
+    from bagwise.io.encodings import encode
+
+    table, roles, categories, encoding_notes = encode(table, roles)
+    return table, roles, categories, [*encoding_notes, *notes]
+
+
 def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarray | None, dict[str, np.ndarray]]:
     """Build bags, targets and further labels of the bags from the columns of a table by their roles."""
     one_of(missing, ("refuse", "drop-instances", "impute", "keep"), "missing")
-    refuse_no_rows(table)
-    join_notes: list = []
-    notes: list = []
-    categories: dict = {}
-    if roles.targets is not None:
-        from bagwise.io.tables import join
-
-        table, roles, join_notes = join(table, roles)
-    if roles.encoded:
-        from bagwise.io.encodings import encode
-
-        table, roles, categories, notes = encode(table, roles)
+    table, roles, categories, notes = prepare(table, roles)
     names = choose_features(table, roles)
-    notes = [*notes, *join_notes, *(left_out(table, roles, names) if roles.features is None else [])]
+    notes += left_out(table, roles, names) if roles.features is None else []
     codes, ids = find_bags(table, roles.bag)
     if doubt := alike_ids(ids):
         warn_user(doubt)
@@ -324,7 +311,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
         place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))
         carried["instance"] = place[rows]
     if notes:
-        warn_user(Message("; ").join(notes))
+        warn_user("; ".join(notes))
     bags = Bags(
         as_matrix(table, names, rows),
         offsets,
@@ -342,12 +329,11 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
 
 
 def warn_of_values(bags: Bags, y, targets: list, *, shared_rows: bool) -> None:
-    """Warn of values that look like fill values and, before learning, of rows that occur in several bags.
-
-    ``shared_rows`` is False if the table has a column of folds, because `evaluate` checks those folds itself.
-    """
+    """Warn of values that look like fill values and, with ``shared_rows``, of rows that occur in several bags."""
     columns = [] if y is None else zip(targets, np.reshape(y, (len(bags), -1)).T, strict=True)
-    warn_of_suspects([*zip(bags.feature_names or range(bags.n_features), bags.instances.T, strict=True), *columns])
+    columns = [*zip(bags.feature_names or range(bags.n_features), bags.instances.T, strict=True), *columns]
+    if suspect_columns := {str(name): counts for name, values in columns if (counts := suspects(values))}:
+        warn_user(describe_suspects(suspect_columns))
     if y is not None and shared_rows:
         warn_of_shared_rows(bags)
 
@@ -377,11 +363,7 @@ def rows_in_order(table, names, codes, ids, missing) -> tuple[np.ndarray | slice
 
 
 def attributes(table: FrameColumns, roles: Roles, *, repeated: str) -> tuple[Bags, np.ndarray | None]:
-    """Read a table with a row per bag: return bags of one instance, the position of the row, and the targets.
-
-    The table passes the same checks as in `load`. ``repeated`` is the text of the error for a duplicate ``{id}`` in
-    ``{column}``.
-    """
+    """Read a table with a row per bag, with the checks of `load`: bags of one instance, its position, and targets."""
     covariates = None if roles.bag_features is None else as_list(roles.bag_features)  # "auto" needs several rows
     refuse_unknown(table.names, [*roles.taken, *(covariates or ())])
     codes, ids = find_bags(table, roles.bag)

@@ -1,8 +1,4 @@
-"""Files of tables: which ones a source means, and reading each. An error says which file is at fault.
-
-A source is paths, patterns such as ``year=*/part-*.parquet``, or URLs that fsspec knows. Files are read with whichever
-library is installed. A Parquet data set is read part by part, each with the partition values that its folders name.
-"""
+"""Files of tables: which ones a source means, and reading them as one pyarrow table; errors name the file."""
 
 from __future__ import annotations
 
@@ -12,8 +8,9 @@ import gzip
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -21,14 +18,24 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 import narwhals as nw
+import pyarrow as pa
 
-from bagwise.bags.frames import refuse_twice
-from bagwise.bags.validation import Parameter, ParameterError
+from bagwise.bags.frames import kind_of, refuse_twice
+from bagwise.bags.validation import ParameterError
 from bagwise.first_use import lock
-from bagwise.io.columns import refuse_unknown
+from bagwise.io.columns import Roles, refuse_unknown
 
+# The formats by the ending of the name. Archives of arrays are read by `array_files` and `matlab_files`.
+SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+TABLES = (*SEPARATORS, ".parquet", ".feather", ".arrow")
+ARCHIVES = (".mat", ".npz")
+PARQUET = (".parquet", ".parq", ".pq")
+NOT_PARQUET = (*SEPARATORS, ".feather", ".arrow", *ARCHIVES, ".xlsx", ".xls", ".json")
 HEAD = 1 << 16  # bytes of a text file that are looked at for leading zeros
-HEADER, LINE = 1 << 26, 1 << 30  # bytes of the names of a table of text, and of a line
+LINE = 1 << 30  # bytes of the longest line of a table of text
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
+HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
+NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
 
 
 @contextmanager
@@ -48,12 +55,64 @@ def reading(path: Path | str) -> Iterator[None]:
         raise ValueError(f"{path}: {error}") from error
     except Exception as error:
         detail = str(error).strip().split("\n")[0] or type(error).__name__
-        hint = (
-            "; if it is a table, save it as UTF-8" if isinstance(error, UnicodeError) or "utf" in detail.lower() else ""
-        )
+        is_unicode = isinstance(error, UnicodeError) or "utf" in detail.lower()
+        hint = "; if it is a table, save it as UTF-8" if is_unicode else ""
         raise ValueError(
             f"{path} cannot be read; it may be cut short, damaged, or of another format ({detail}){hint}"
         ) from error
+
+
+def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> pa.Table | None:
+    """Read all files of a source as one table; None for an archive (.mat, .npz), which is no table.
+
+    Row numbers and partition columns are read if they have a role; with ``only``, other columns of Parquet are not.
+    """
+    named, parts = roles.asked(), find_parts(source)
+    paths = [part.name for part in parts]
+    if all(map(is_parquet, paths)) or any(map(is_url, paths)):
+        refuse_other_formats(parts)
+        tables = [part.read(named, only) for part in parts]
+    else:
+        tables = [read_table(Path(path), roles.ids(), named, only=only, decimal=decimal) for path in paths]
+        archive = next((path for path, table in zip(paths, tables, strict=True) if table is None), None)
+        if archive is not None:
+            if len(paths) > 1:
+                raise ValueError(f"several files must be tables ({', '.join(TABLES)}); {Path(archive).name} is not one")
+            return None
+        if all(path.lower().endswith(tuple(SEPARATORS)) for path in paths):
+            tables = _agree_on_ids(tables, paths, roles.ids())
+    pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
+    return tables[0] if len(tables) == 1 else stack(tables, paths)
+
+
+def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str = "."):
+    """Read the table of a file as in `read_files`; None for an archive of arrays."""
+    endings = (*TABLES, *ARCHIVES)
+    ending = next((ending for ending in endings if path.name.lower().endswith(ending)), None)
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
+        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
+    if ending is None:
+        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(endings)}")
+    if ending in ARCHIVES:
+        return None
+    if ending == ".parquet":
+        return Part(str(path), str(path)).read(named, only)
+    table = read_csv(path, SEPARATORS[ending], ids, decimal) if ending in SEPARATORS else read_arrow(path)
+    with reading(path):  # names that are no text show themselves here
+        return table.select(visible(table.column_names, named))
+
+
+def visible(names: list, named, only: bool = False) -> list:
+    """Return the columns to read from a file: the requested ones, or all but row numbers."""
+    refuse_twice(names)
+    return [name for name in names if name in named or not (only or is_row_number(name))]
+
+
+def is_row_number(name: str) -> bool:
+    """Return whether a column is the unnamed row numbers that pandas writes."""
+    return name == "" or name.startswith(("__index_level_", "Unnamed: "))
 
 
 def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
@@ -61,17 +120,18 @@ def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
 
     So no two ids become one, and each is returned as it was written: "007", "1.10", "1e5", "true", or 20 digits.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    separator = _look_at_header(path, separator, decimal)
+    with reading(path), _opened(path) as file:
+        header = b"".join(file.readline(LINE).splitlines()[:1])  # lines may end in a bare carriage return
+    if decimal == "," and separator == "," and b";" in header:
+        separator = ";"
+    _refuse_other_separator(path, header, separator)
     with reading(path):
         table = _parse_csv(path, separator)
         refuse_twice(table.column_names)
         read = [name for name in ids if name in table.column_names and not pa.types.is_string(table[name].type)]
-        if not read:
-            return table
-        texts = _parse_csv(path, separator, read)
+        texts = _parse_csv(path, separator, read) if read else table
         for name in read:
             column, text = table[name], texts[name]
             whole = pc.match_substring_regex(text.filter(column.is_valid()), r"^\s*(?:0|-?[1-9][0-9]*)\s*$")
@@ -82,157 +142,143 @@ def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
         return table
 
 
-def _look_at_header(path: Path, separator: str, decimal: str) -> str:
-    """Return the separator; refuse names that appear twice, and tables that are separated by another mark."""
-    with reading(path), (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:
-        line = b"".join(file.readline(HEADER).splitlines()[:1])  # lines may end in a bare carriage return
-        names = line if len(line) < HEADER else b""  # cut off, the last name may look like another
-        with suppress(csv.Error):  # which the reader will know better
-            refuse_twice(next(csv.reader([names.decode("utf-8-sig", "replace")], delimiter=separator), ()))
-    if decimal == "," and separator == "," and b";" in line:
-        return ";"
-    other = {";": ";", "\t": "tab", ",": ","}
-    for mark, name in other.items():
-        if mark != separator and mark.encode() in line and separator.encode() not in line:
+def _opened(path: Path):
+    return (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb")
+
+
+def _refuse_other_separator(path: Path, header: bytes, separator: str) -> None:
+    names = {";": ";", "\t": "tab", ",": ","}
+    for mark, name in names.items():
+        if mark != separator and mark.encode() in header and separator.encode() not in header:
+            way = ", or decimal=',' if its decimals are commas" if mark == ";" else ""
             raise ParameterError(
                 "decimal",
-                f"{path} is separated by {name!r}, not by {other[separator]!r}; .csv files are read with commas and "
-                f".tsv files with tabs (decimals with a point): save it so, or pass pandas.read_csv(..., sep={mark!r})",
-                *([", or ", Parameter("decimal", ","), " if its decimals are commas"] if mark == ";" else []),
+                f"{path} is separated by {name!r}, not by {names[separator]!r}; .csv files are read with commas and "
+                f".tsv files with tabs (decimals with a point): save it so, or pass pandas.read_csv(..., sep={mark!r})"
+                f"{way}",
             )
-    return separator
-
-
-def zero_padded(source) -> dict[str, str]:
-    """Return the columns of text files whose first lines hold whole numbers with leading zeros, each with one of them.
-
-    They are read as numbers, and lose the zeros, where they are features.
-    """
-    columns: dict[str, str] = {}
-    for path in find_files(source):
-        name = path.name.lower()
-        if name.endswith((".csv", ".tsv", ".csv.gz", ".tsv.gz")) and path.exists():
-            with reading(path), (gzip.open if name.endswith(".gz") else open)(path, "rb") as file:
-                lines = file.read(HEAD).decode("utf-8-sig", "replace").splitlines()
-            mark = "\t" if ".tsv" in name else ";" if ";" in lines[0] and "," not in lines[0] else ","
-            for row in csv.DictReader(lines[:-1] or lines, delimiter=mark):
-                for column, text in row.items():
-                    if isinstance(text, str) and re.fullmatch("0[0-9]+", text.strip()):
-                        columns.setdefault(column, text.strip())
-    return columns
 
 
 def _parse_csv(path: Path, separator: str, as_text=None):
-    import pyarrow
     from pyarrow import csv
 
     options = {"parse_options": csv.ParseOptions(delimiter=separator)}
     if as_text is not None:
-        types = dict.fromkeys(as_text, pyarrow.string())
+        types = dict.fromkeys(as_text, pa.string())
         options["convert_options"] = csv.ConvertOptions(column_types=types, include_columns=as_text)
     try:
         return csv.read_csv(path, **options)
-    except pyarrow.ArrowInvalid:
+    except pa.ArrowInvalid:
         # A line may be longer than a block. Types are inferred from the first block, and a later one may hold fractions
         # or text. Try the whole file as one block.
         return csv.read_csv(path, **options, read_options=csv.ReadOptions(block_size=LINE))
 
 
-def read_parquet(path: Path, columns: list | None = None):
-    """Read all columns, or only those named."""
-    with reading(path):
-        from pyarrow.parquet import ParquetFile
-
-        file = ParquetFile(path)
-    refuse_unknown(file.schema_arrow.names, columns or [], used=columns or ())
-    with reading(path):
-        return file.read(columns=columns)
+def zero_padded(source) -> dict[str, str]:
+    """Return the columns of text files whose first lines hold numbers with leading zeros, each with one of them."""
+    columns: dict[str, str] = {}
+    for path in find_files(source):
+        name = path.name.lower()
+        if not name.endswith(tuple(SEPARATORS)) or not path.exists():
+            continue
+        with reading(path), _opened(path) as file:
+            lines = file.read(HEAD).decode("utf-8-sig", "replace").splitlines()
+        mark = "\t" if ".tsv" in name else ";" if ";" in lines[0] and "," not in lines[0] else ","
+        for row in csv.DictReader(lines[:-1] or lines, delimiter=mark):
+            padded = {name: text.strip() for name, text in row.items() if re.fullmatch(r"\s*0[0-9]+\s*", str(text))}
+            columns = padded | columns
+    return columns
 
 
 def read_arrow(path: Path):
     """Read an Arrow (Feather) file, or an Arrow stream, which lacks the mark at the start."""
-    with reading(path):
-        import pyarrow
-        from pyarrow import feather
+    from pyarrow import feather
 
-        with path.open("rb") as file:
-            is_stream = file.read(4) not in (b"ARRO", b"FEA1")
-        if is_stream:
-            with pyarrow.OSFile(str(path)) as source:
-                table = pyarrow.ipc.open_stream(source).read_all()
-        else:
-            table = feather.read_table(path, memory_map=False)
+    with reading(path), pa.OSFile(str(path)) as file:
+        is_stream = file.read(4) not in (b"ARRO", b"FEA1")
+        file.seek(0)
+        table = pa.ipc.open_stream(file).read_all() if is_stream else feather.read_table(file, memory_map=False)
         table.validate()  # lengths in a damaged file may exceed its buffers
         return table
 
 
-# The formats by the ending of the name. Archives of arrays are read by `bagwise.io.array_files`.
-SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
-TABLES = (*SEPARATORS, ".parquet", ".feather", ".arrow")
-ARCHIVES = (".mat", ".npz")
-ENDINGS = (*TABLES, *ARCHIVES)
+def stack(tables: list[pa.Table], paths: list[str]) -> pa.Table:
+    """Return the rows of all files in one table, with columns matched by name, in types that round no number."""
+    names = tables[0].column_names
+    for table, path in zip(tables[1:], paths[1:], strict=True):
+        columns = table.column_names
+        lost, added = [n for n in names if n not in columns], [n for n in columns if n not in names]
+        if lost or added:
+            clauses = [f"lacks {', '.join(lost[:5])}"] if lost else []
+            clauses += [f"adds {', '.join(added[:5])}"] if added else []
+            raise ValueError(f"{path} {' and '.join(clauses)}; all files need the columns of the first, {paths[0]}")
+    stacked = []
+    for name in names:
+        parts = [table.select([name]) for table in tables]
+        types = [part.schema.field(0).type for part in parts]
+        if len(set(types)) > 1 and all(kind_of(kind) == "String" for kind in types):  # of three widths
+            parts = [part.cast(pa.schema([(name, pa.large_string())])) for part in parts]
+        try:
+            stacked.append(pa.concat_tables(parts, promote_options="permissive")[0])
+        except pa.ArrowException as error:
+            other = next(k for k, kind in enumerate(types) if kind != types[0])
+            raise ValueError(
+                f"column {name!r} is {types[0]} in {paths[0]} but {types[other]} in {paths[other]}, and no type holds "
+                "the values of both; give it one type"
+            ) from error
+    return pa.table(stacked, names)
 
 
-def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str = "."):
-    """Read the table of a file, without unnamed row numbers unless they are asked for; None for an archive of arrays.
+def _agree_on_ids(tables: list[pa.Table], paths: list[str], ids: list) -> list[pa.Table]:
+    """Make ids text in all files of text if they are in one; refuse 7 in one file and 7.0 or 007 in another."""
+    for name in ids:
+        columns = [table[name] for table in tables if name in table.column_names]
+        if len(columns) < len(tables) or len({column.type for column in columns}) == 1:
+            continue  # `stack` says what is missing
+        path_of_number: dict = {}
+        for column, path in zip(columns, paths, strict=True):
+            if pa.types.is_integer(column.type):
+                path_of_number |= dict.fromkeys(map(Decimal, column.drop_null().unique().to_pylist()), path)
+        for column, path in zip(columns, paths, strict=True):
+            for text in column.cast(pa.string()).drop_null().unique().to_pylist():
+                number = _as_number(text)
+                if number in path_of_number and text != f"{number:.0f}":
+                    raise ValueError(
+                        f"column {name!r} has {number:.0f} in {path_of_number[number]} and {text} in {path}: one "
+                        "number in two forms, which as text are two ids; write it in one form in all files"
+                    )
+        tables = [
+            table.set_column(table.column_names.index(name), name, column.cast(pa.string()))
+            for table, column in zip(tables, columns, strict=True)
+        ]
+    return tables
 
-    With ``only``, a format that stores columns is read without columns that are not asked for.
-    """
-    ending = next((ending for ending in ENDINGS if path.name.lower().endswith(ending)), None)
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    if path.suffix.lower() in (".xlsx", ".xls", ".ods"):
-        raise ValueError(f"{path.name} is a spreadsheet, which is not read; export the sheet as .csv")
-    if ending is None:
-        raise ValueError(f"{path.name} is of no known type; the known endings are {', '.join(ENDINGS)}")
-    if ending in ARCHIVES:
+
+def _as_number(text: str) -> Decimal | None:
+    try:
+        number = Decimal(text.replace("_", "?"))  # Python would skip the underscore
+    except InvalidOperation:
         return None
-    if ending in SEPARATORS:
-        table = read_csv(path, SEPARATORS[ending], ids, decimal)
-    else:
-        table = read_parquet(path, list(named) if only else None) if ending == ".parquet" else read_arrow(path)
-    with reading(path):  # names that are no text show themselves here
-        return table.select(visible(table.column_names, named))
+    return number if number.is_finite() else None
 
 
-def is_row_number(name: str) -> bool:
-    """Return whether a column is the unnamed row numbers that pandas writes."""
-    return name == "" or name.startswith(("__index_level_", "Unnamed: "))
-
-
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
-HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
+# Which files a source means -------------------------------------------------------------------------------------------
 
 
 def find_files(source) -> list[Path]:
-    """Find the files of a path, a pattern with ``*``, ``?`` or ``[``, or a list of either; patterns in sorted order.
+    """Find the files of a path, a pattern with ``*``, ``?`` or ``[``, or a list of either, each once.
 
-    A file whose name is the pattern itself is taken first. Each file is listed once, whatever name it is given by. A
-    wildcard does not match ``_`` or ``.`` at the start of the name of a file or folder, which mark files that are not
-    data; a pattern that writes them out does.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for name in ("b.csv", "a.csv", "_a.csv"):
-    ...     (folder / name).touch()
-    >>> [path.name for path in find_files(folder / "*.csv")]
-    ['a.csv', 'b.csv']
-    >>> [path.name for path in find_files(folder / "_*.csv")]
-    ['_a.csv']
+    A wildcard does not match ``_`` or ``.`` at the start of a name, which mark files that are not data.
     """
     paths: dict[str, Path] = {}
-    for path in (path for entry in _sources(source) for path in _expand(entry)):
-        paths.setdefault(os.path.abspath(path), path)
+    for entry in _sources(source):
+        path = Path(entry).expanduser()
+        matches = [path]
+        if glob.has_magic(str(path)) and not path.exists():
+            matches = [Path(name) for name in shown(glob.glob(str(path), recursive=True), str(path), path)]
+        for match in matches:
+            paths.setdefault(os.path.abspath(match), match)
     return list(paths.values())
-
-
-def names_files(source) -> bool:
-    """Return whether a source is a path or a list of paths, not a data frame."""
-    if isinstance(source, list | tuple):
-        return all(isinstance(path, str | os.PathLike) for path in source)
-    return isinstance(source, str | os.PathLike)
 
 
 def _sources(source) -> list:
@@ -241,13 +287,6 @@ def _sources(source) -> list:
     if not sources:
         raise ValueError("the list of files is empty; give at least one path or pattern")
     return sources
-
-
-def _expand(source) -> list[Path]:
-    path = Path(source).expanduser()
-    if path.exists() or not glob.has_magic(str(path)):
-        return [path]
-    return [Path(name) for name in shown(glob.glob(str(path), recursive=True), str(path), path)]
 
 
 def shown(names: list[str], pattern: str, source) -> list[str]:
@@ -268,18 +307,19 @@ def is_url(source) -> bool:
     return "://" in str(source)
 
 
-def open_url(url: str) -> tuple:
-    """Return the file system of a URL, for fsspec, and the path within it.
+def is_parquet(name: str) -> bool:
+    return name.lower().endswith(PARQUET)
 
-    What fsspec needs another package for (s3fs, gcsfs, adlfs) is opened by pyarrow if that is not installed.
-    """
+
+def open_url(url: str) -> tuple:
+    """Return the file system of a URL, as fsspec has it, and the path within it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
         raise ImportError(f"reading {url} needs fsspec: pip install 'bagwise[dask]'") from error
     try:
         return url_to_fs(url)
-    except ImportError as error:
+    except ImportError as error:  # of s3fs, gcsfs or adlfs: pyarrow may do
         scheme, _, path = url.partition("://")
         system = _of_pyarrow(scheme, path.partition("/")[0], *map(os.environ.get, ENDPOINTS))
         if system is None:
@@ -307,14 +347,6 @@ def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
         return None
 
 
-def for_pyarrow(system):
-    """Convert a file system of fsspec to one of pyarrow."""
-    from fsspec.implementations.arrow import ArrowFSWrapper
-    from pyarrow.fs import FSSpecHandler, PyFileSystem
-
-    return system.fs if isinstance(system, ArrowFSWrapper) else PyFileSystem(FSSpecHandler(system))
-
-
 def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     """Find the files and folders of a URL, which may be a pattern, each with the files below it (None for a file)."""
     system, path = open_url(url)
@@ -330,10 +362,6 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
 
 
 # A Parquet data set: files of a folder, a pattern or a URL, and partition values that their folders name --------------
-
-PARQUET = (".parquet", ".parq", ".pq")
-_NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
-_NOT_PARQUET = (*(ending for ending in ENDINGS if ending not in PARQUET), ".xlsx", ".xls", ".json")
 
 
 class Value(NamedTuple):
@@ -354,12 +382,14 @@ class Part:
 
     def place(self) -> tuple:
         """Return the path within its file system, and that file system for pyarrow."""
-        from pyarrow.fs import LocalFileSystem
+        from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
         if not is_url(self.path):
             return self.path, LocalFileSystem()
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
         system, path = open_url(self.path)
-        return path, for_pyarrow(system)
+        return path, system.fs if isinstance(system, ArrowFSWrapper) else PyFileSystem(FSSpecHandler(system))
 
     def stamp(self) -> str:
         """Return a text that changes when the file does: its size and time, or the key of its remote file system."""
@@ -379,10 +409,17 @@ class Part:
             path, system = self.place()
             return ParquetFile(path, filesystem=system, page_checksum_verification=True, **options)
 
+    def read(self, named: list, only: bool):
+        """Read the requested columns and partition values of the file, or all columns."""
+        with self.open() as file:
+            names = file.schema_arrow.names
+            refuse_unknown([*names, *(value.column for value in self.values)], named if only else [], used=named)
+            with reading(self.name):
+                columns = visible(names, named, only)
+                return self.add_values(file.read(columns=columns).select(columns), named)
+
     def add_values(self, table, names):
         """Append the requested partition columns that are not in the file to a table of its rows."""
-        import pyarrow as pa
-
         for column, value, whole in self.values:
             if column in names and column not in table.column_names:
                 scalar = pa.scalar(value, pa.int64() if whole else pa.string())
@@ -390,14 +427,8 @@ class Part:
         return table
 
 
-def visible(names: list, named, only: bool = False) -> list:
-    """Return the columns to read from a file: the requested ones, or all but row numbers."""
-    refuse_twice(names)
-    return [name for name in names if name in named or not (only or is_row_number(name))]
-
-
 def refuse_other_formats(parts: tuple[Part, ...]) -> None:
-    odd = next((part.name for part in parts if part.name.lower().endswith(_NOT_PARQUET)), None)
+    odd = next((part.name for part in parts if part.name.lower().endswith(NOT_PARQUET)), None)
     if odd is not None:
         raise ValueError(
             f"{odd} is not a Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
@@ -408,19 +439,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
 def find_parts(source) -> tuple[Part, ...]:
     """Find the Parquet files of a path, pattern, folder, URL, or a list of them, with the values that folders name.
 
-    Files are sorted, and each is listed once. Files and folders whose names start with ``_`` or ``.`` are not data.
-    Values are whole numbers if all values of a column are and no two become one: ``01`` to ``12`` are, but ``01`` and
-    ``1`` are two texts.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib
-    >>> folder = pathlib.Path(tempfile.mkdtemp())
-    >>> for year in ("year=2020", "year=2019", "_log"):
-    ...     (folder / year).mkdir()
-    ...     (folder / year / "part-0.parquet").touch()
-    >>> [part.values[0][:2] for part in find_parts(folder)]
-    [('year', 2019), ('year', 2020)]
+    Values are whole numbers if all values of a column are and no two become one: ``01`` and ``1`` are two texts.
     """
     names: dict[str, str] = {}
     for entry in _sources(source):
@@ -429,29 +448,20 @@ def find_parts(source) -> tuple[Part, ...]:
             for name in [place] if below is None else _parquet_files(place, below):
                 # a worker may stand in another folder
                 names.setdefault(name if is_url(name) else os.path.abspath(name), name)
-    texts = [_texts(name) for name in names.values()]
-    columns = {column for values in texts for column in values}
+    texts_of_files = []
+    for name in names.values():
+        pairs = [folder.split("=", 1) for folder in re.split(r"[/\\]", name)[:-1] if re.match("[^=]+=", folder)]
+        texts_of_files.append({unquote(c): None if text in ("", NULL) else unquote(text) for c, text in pairs})
     whole = set()
-    for column in columns:
-        values_of_column = {text for values in texts if (text := values.get(column))}
-        if all(re.fullmatch("-?[0-9]{1,18}", text) for text in values_of_column) and len(
-            set(map(int, values_of_column))
-        ) == len(values_of_column):
+    for column in {column for texts in texts_of_files for column in texts}:
+        distinct = {text for texts in texts_of_files if (text := texts.get(column))}
+        are_whole = all(re.fullmatch("-?[0-9]{1,18}", text) for text in distinct)
+        if are_whole and len(set(map(int, distinct))) == len(distinct):
             whole.add(column)
     return tuple(
-        Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in values.items()))
-        for (path, name), values in zip(names.items(), texts, strict=True)
+        Part(path, name, tuple(Value(c, int(v) if v and c in whole else v, c in whole) for c, v in texts.items()))
+        for (path, name), texts in zip(names.items(), texts_of_files, strict=True)
     )
-
-
-def is_data_set(source) -> bool:
-    """Return whether a source, or one of a list of them, is a folder or a URL."""
-    return any(is_url(path) or Path(path).expanduser().is_dir() for path in _sources(source))
-
-
-def _texts(name: str) -> dict[str, str | None]:
-    pairs = [folder.split("=", 1) for folder in re.split(r"[/\\]", name)[:-1] if re.match("[^=]+=", folder)]
-    return {unquote(column): None if value in ("", _NULL) else unquote(value) for column, value in pairs}
 
 
 def _walk(folder: Path) -> list[str] | None:
@@ -461,12 +471,8 @@ def _walk(folder: Path) -> list[str] | None:
     files = []
     for root, folders, names in os.walk(folder, followlinks=True):
         files += [str(Path(root) / name) for name in names]
-        # links are followed, but not back up: there would be no end
-        folders[:] = [
-            folder_name
-            for folder_name in folders
-            if not Path(root).resolve().is_relative_to(Path(root, folder_name).resolve())
-        ]
+        here = Path(root).resolve()  # links are followed, but not back up: there would be no end
+        folders[:] = [name for name in folders if not here.is_relative_to(Path(root, name).resolve())]
     return sorted(files)
 
 
@@ -474,7 +480,7 @@ def _parquet_files(folder: str, names: list[str]) -> list[str]:
     """Return the Parquet files below a folder."""
     below = {name: Path(name).relative_to(folder).parts for name in names}
     shown = [name for name, steps in below.items() if not any(step.startswith(HIDDEN) for step in steps)]
-    parquet = [name for name in shown if name.lower().endswith(PARQUET)]
+    parquet = list(filter(is_parquet, shown))
     if not parquet:
         contents = f"but {len(shown):,} other{'s' * (len(shown) > 1)}, such as {shown[0]}" if shown else "nor any other"
         raise FileNotFoundError(

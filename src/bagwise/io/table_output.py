@@ -1,7 +1,4 @@
-"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML; numbers and names as text.
-
-Numbers have as many digits as mean something, the same for a whole column.
-"""
+"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML; numbers and names as text."""
 
 from __future__ import annotations
 
@@ -23,16 +20,8 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a sp
 
 
 def own_name(name, generic: str, names_in_use) -> str:
-    """Return the user's name of a column for a table of results, or the generic one if that is taken.
-
-    Examples
-    --------
-    >>> own_name("plot", "bag", ["prediction"]), own_name("prediction", "target", ["plot", "prediction"])
-    ('plot', 'target')
-    """
-    if (
-        name is not None and not isinstance(name, list | tuple) and str(name) not in names_in_use
-    ):  # not the names of several
+    """Return the user's name of a column for a table of results, or the generic one if that is taken."""
+    if name is not None and not isinstance(name, list | tuple) and str(name) not in names_in_use:
         return str(name)
     while generic in names_in_use:
         generic += "_"
@@ -40,13 +29,7 @@ def own_name(name, generic: str, names_in_use) -> str:
 
 
 def without_controls(text: str) -> str:
-    r"""Return a text with control and invisible characters escaped, except line breaks and tabs.
-
-    Examples
-    --------
-    >>> print(without_controls("a\x1b[31mb\u202ec"))
-    a\x1b[31mb\u202ec
-    """
+    """Return a text with control and invisible characters escaped, except line breaks and tabs."""
     hidden = [sign for sign in set(text) - {"\n", "\t"} if unicodedata.category(sign) in HIDDEN]
     return text.translate({ord(sign): sign.encode("unicode_escape").decode() for sign in hidden}) if hidden else text
 
@@ -57,40 +40,22 @@ def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
 
 
 def to_rows(columns: dict[str, list]) -> list[dict]:
-    """Convert columns to rows, with None for NaN, as JSON needs.
-
-    Examples
-    --------
-    >>> to_rows({"method": ["a"], "rmse": [float("nan")]})
-    [{'method': 'a', 'rmse': None}]
-    """
+    """Convert columns to rows, with None for NaN, as JSON needs."""
     rows = zip(*columns.values(), strict=True)
     return [{name: None if value != value else value for name, value in zip(columns, row, strict=True)} for row in rows]
 
 
 def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> Path:
-    """Write columns to a file that ends in .csv or .parquet; the write is atomic.
-
-    With ``spreadsheet_safe``, texts of a .csv that a spreadsheet would read as a formula begin with an apostrophe.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> path = write_table(tempfile.mkdtemp() + "/table.csv", {"method": ["a"], "rmse": [0.5], "error": [None]})
-    >>> path.read_text().split()
-    ['method,rmse,error', 'a,0.5,']
-    """
+    """Write columns to a file that ends in .csv or .parquet; the write is atomic."""
     path = Path(path)
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"a table is written as .csv or .parquet, not {path.name!r}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    if spreadsheet_safe and path.suffix == ".csv":
-        columns = without_formulas(columns)
 
     def write(place: Path) -> None:
         if path.suffix == ".csv":
             with place.open("w", newline="", encoding="utf-8") as file:
-                return write_csv(file, columns)
+                return write_csv(file, columns, spreadsheet_safe=spreadsheet_safe)
         import pyarrow as pa  # slow to import, and most commands write no table
         import pyarrow.parquet as pq
 
@@ -101,43 +66,23 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
     return path
 
 
-def without_formulas(columns: dict[str, list]) -> dict[str, list]:
-    """Put an apostrophe before each text, name or value, that a spreadsheet would take for a formula.
+def write_csv(file, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> None:
+    """Write columns as CSV, with nothing for None.
 
-    Examples
-    --------
-    >>> without_formulas({"bag": ["=1+1", "B"], "prediction": [-0.5, 2.0]})
-    {'bag': ["'=1+1", 'B'], 'prediction': [-0.5, 2.0]}
+    With ``spreadsheet_safe``, names and texts that a spreadsheet would take for a formula begin with an apostrophe.
     """
 
-    def safe(value):
-        return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
+    def cell(value):
+        is_formula = spreadsheet_safe and isinstance(value, str) and value.startswith(FORMULAS)
+        return f"'{value}" if is_formula else value
 
-    return {safe(name): [safe(value) for value in values] for name, values in columns.items()}
-
-
-def write_csv(file, columns: dict[str, list]) -> None:
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))  # None is written as nothing
+    writer.writerow(map(cell, columns))
+    writer.writerows(map(cell, row) for row in zip(*columns.values(), strict=True))
 
 
 def as_text(columns: dict[str, list], width: int | None = None) -> str:
-    """Format columns side by side, as text for a terminal.
-
-    Parameters
-    ----------
-    columns : values by name
-    width : columns of the terminal, optional
-        Of more than two columns, those are left out that do not fit, the last first.
-
-    Examples
-    --------
-    >>> print(as_text({"method": ["aggregated", "prime"], "rmse": [0.5, 12.25], "rank": [1.0, 2.0]}))
-    method      rmse   rank
-    aggregated  0.5    1
-    prime       12.25  2
-    """
+    """Format columns side by side for a terminal of some width; of three or more, the last that do not fit go."""
     cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     while width is not None and len(cells) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
@@ -179,34 +124,11 @@ class Table:
 
 
 def as_html(columns: dict[str, list]) -> str:
-    """Format columns as an HTML table, with all text escaped.
-
-    Examples
-    --------
-    >>> as_html({"method": ["a<b"], "rmse": [0.5]})
-    '<table><tr><th>method</th><th>rmse</th></tr><tr><td>a&lt;b</td><td>0.5</td></tr></table>'
-    """
+    """Format columns as an HTML table, with all text escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     rows = zip(*columns.values(), strict=True)
     body = "".join(f"<tr>{''.join(f'<td>{escape(shown_cell(cell))}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def duration(seconds) -> str:
-    """Format a duration, from milliseconds to hours.
-
-    Examples
-    --------
-    >>> duration(0.0321), duration(12.3), duration(400), duration(7300), duration(None)
-    ('32 ms', '12 s', '6.7 min', '2.0 h', '–')
-    """
-    if not is_known(seconds):
-        return NONE
-    if seconds < 0.095:
-        return f"{1000 * seconds:.2g} ms"
-    if seconds < 100:
-        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def shown_cell(value) -> str:
@@ -225,24 +147,12 @@ def is_known(value) -> bool:
 
 
 def shown(value, digits: int = 3, *, sign: bool = False) -> str:
-    """Format one number with a number of significant digits.
-
-    Examples
-    --------
-    >>> shown(0.073119), shown(1234.5), shown(None), shown(2.5e-9), shown(0.5, sign=True)
-    ('0.0731', '1,234', '–', '2.50e-9', '+0.500')
-    """
+    """Format one number with a number of significant digits."""
     return aligned([value], digits, sign=sign)[0]
 
 
 def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[str]:
-    """Format numbers with the same number of decimals: enough for the median to have that many significant digits.
-
-    Examples
-    --------
-    >>> aligned([0.0731, 0.08, 1.2, None])
-    ['0.0731', '0.0800', '1.2000', '–']
-    """
+    """Format numbers with the same number of decimals: enough for the median to have that many significant digits."""
     values = list(values)
     sizes = sorted(abs(value) for value in values if is_known(value) and value != 0)
     power = math.floor(math.log10(sizes[(len(sizes) - 1) // 2])) if sizes else 0
@@ -260,37 +170,30 @@ def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[st
 
 
 def shown_p(value) -> str:
-    """Format a p-value: two digits, or less than a thousandth.
-
-    Examples
-    --------
-    >>> shown_p(0.0412), shown_p(1e-9), shown_p(1.0), shown_p(None)
-    ('0.041', '< 0.001', '1', '–')
-    """
+    """Format a p-value: two digits, or less than a thousandth."""
     if not is_known(value):
         return NONE
     return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
 def percent(value, digits: int = 0) -> str:
-    r"""Format a share as a percentage, on one line with its sign.
-
-    Examples
-    --------
-    >>> percent(0.914), percent(None)
-    ('91\xa0%', '–')
-    """
+    """Format a share as a percentage, on one line with its sign."""
     return f"{100 * value:.{digits}f}\u00a0%" if is_known(value) else NONE
 
 
-def shortened(text: str, most: int = 500) -> str:
-    """Return a text, cut to a maximum length.
+def duration(seconds) -> str:
+    """Format a duration, from milliseconds to hours."""
+    if not is_known(seconds):
+        return NONE
+    if seconds < 0.095:
+        return f"{1000 * seconds:.2g} ms"
+    if seconds < 100:
+        return f"{seconds:.2g} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
-    Examples
-    --------
-    >>> shortened("a" * 12, 10)
-    'aaaaaaaaa…'
-    """
+
+def shortened(text: str, most: int = 500) -> str:
+    """Return a text, cut to a maximum length."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -308,11 +211,6 @@ class Column:
     drawings: Sequence[str] | None = None
     marks: Sequence[str] | None = None  # a word or two beside the text, such as "best"
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether it has nothing to show."""
-        return self.values is not None and not any(is_known(value) for value in self.values)
-
 
 def texts(head: str, texts, *, note: str = "") -> Column:
     """Make a column of plain text."""
@@ -329,5 +227,5 @@ def numbers(head: str, values, *, digits: int = 3, sign: bool = False, note: str
 
 
 def filled(*columns: Column) -> list[Column]:
-    """Return the columns that are not empty."""
-    return [column for column in columns if not column.is_empty]
+    """Return the columns of text, and those of numbers that have any."""
+    return [column for column in columns if column.values is None or any(map(is_known, column.values))]

@@ -9,9 +9,9 @@ from html import escape
 import numpy as np
 
 from bagwise.bags.folds import split_bags
-from bagwise.bags.frames import FrameColumns, as_list
+from bagwise.bags.frames import FrameColumns, as_list, names_files
 from bagwise.bags.shared_rows import find_shared_rows
-from bagwise.bags.validation import Message, Parameter, ParameterError, counted, label
+from bagwise.bags.validation import counted, label
 from bagwise.io.columns import (
     Roles,
     alike_ids,
@@ -21,31 +21,22 @@ from bagwise.io.columns import (
     differs_from_first,
     find_bags,
     first_rows,
-    look_like_dates,
+    name_columns,
     one_target,
-    refuse_no_rows,
     suspects,
 )
-from bagwise.io.encodings import encode
-from bagwise.io.load import load, refuse_constant_target
-from bagwise.io.table_files import names_files, zero_padded
+from bagwise.io.encodings import as_day
+from bagwise.io.load import load, prepare, refuse_constant_target
+from bagwise.io.table_files import read_files, zero_padded
 from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
-from bagwise.io.tables import join, read_files
 
 FEWEST = 10  # bags needed to estimate an error
-MOST = 5  # names listed in one finding
 SPLITS = ("fold", "folds", "split", "cv", "partition")  # names of columns that are probably not features
 
 # Checks of a feature column: the level of the finding, and its text.
 CHECKS = {
-    "infinite": (
-        "error",
-        Message("infinite values; replace them, or leave those rows out with ", Parameter("missing", "drop-instances")),
-    ),
-    "missing": (
-        "note",
-        Message("missing values; ", Parameter("missing"), " chooses whether to refuse, drop or keep those rows"),
-    ),
+    "infinite": ("error", "infinite values; replace them, or leave those rows out with missing='drop-instances'"),
+    "missing": ("note", "missing values; missing= refuses, drops or keeps those rows"),
     "empty": ("error", "no values; ignore it"),
     "constant": ("note", "one value throughout, so it cannot help a prediction"),
     "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
@@ -74,8 +65,7 @@ class Inspection:
     features: list[dict] = field(default_factory=list)
     bag_features: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
-    target: dict | None = None
-    further_targets: list[dict] = field(default_factory=list)
+    targets: list[dict] = field(default_factory=list)
     groups: int | None = None
     folds: str | None = None
     shared_rows: dict | None = None  # instances that occur in several bags, and the bags that they connect
@@ -87,9 +77,7 @@ class Inspection:
 
     def add(self, level: str, text: str | Exception) -> None:
         """Add a finding; errors come first, then warnings, then notes."""
-        if isinstance(text, Exception):
-            text = text.args[-1] if isinstance(text, ParameterError) else str(text)
-        self.findings.append(Finding(level, text))
+        self.findings.append(Finding(level, str(text)))
         self.findings.sort(key=lambda finding: ("error", "warning", "note").index(finding.level))
 
     @property
@@ -112,7 +100,7 @@ class Inspection:
             lines.append(f"Features: {names}{more}; {missing:,} missing values.")
         if self.bag_features:
             lines.append(f"Bag features: {', '.join(self.bag_features)}.")
-        for target in [self.target, *self.further_targets] if self.target else []:
+        for target in self.targets:
             lines.append("Target: {name}, {minimum:g} to {maximum:g}, median {median:g}.".format(**target))
         if self.groups is not None:
             lines.append(f"Groups: {self.groups:,}.")
@@ -170,89 +158,75 @@ def check_table(source, *, bag=None, target=None, folds=None, **options) -> Insp
     "bag 1 has more than one target in column 'aod' (0.1 and 0.2); a bag has one target, the same on all its rows"
     """
     inspection = examine(source, bag=bag, target=target, **options)
-    if inspection.ok:  # `load` decides; its warnings are among the findings already
-        try:
-            with warnings.catch_warnings(action="ignore", category=UserWarning):
-                bags, _ = load(source, bag=bag, target=target, **options)
-            _look_at_shared_rows(inspection, bags)
-            if folds is not None or (bags.validation is not None and bags.validation.scheme != "random"):
-                splits = split_bags(bags, "auto" if folds is None else folds)
-                n_held_out = int(splits.held_out.sum())
-                inspection.folds = f"{counted(len(splits), 'fold')}, {n_held_out:,} of {len(bags):,} bags held out"
-        except (ValueError, TypeError) as error:
-            inspection.add("error", error)
+    if not inspection.ok:
+        return inspection
+    try:  # `load` decides; its warnings are among the findings already
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            bags, _ = load(source, bag=bag, target=target, **options)
+        if bags.groups is not None:
+            inspection.groups = len(set(bags.groups.tolist()))
+        shared = find_shared_rows(bags)
+        if shared.n_shared and not shared.by_chance:
+            inspection.shared_rows = {
+                "instances": shared.n_shared,
+                "share": shared.share,
+                "bags": shared.n_linked,
+                "largest_set": shared.largest,
+                "copies": shared.n_copies,
+            }
+            level, text = ("warning", shared.describe()) if shared.notable else ("note", f"{shared.figures()}.")
+            inspection.add(level, text)
+        if folds is not None or (bags.validation is not None and bags.validation.scheme != "random"):
+            splits = split_bags(bags, "auto" if folds is None else folds)
+            n_held_out = int(splits.held_out.sum())
+            inspection.folds = f"{counted(len(splits), 'fold')}, {n_held_out:,} of {len(bags):,} bags held out"
+    except (ValueError, TypeError) as error:
+        inspection.add("error", error)
     return inspection
-
-
-def _look_at_shared_rows(inspection: Inspection, bags) -> None:
-    if bags.groups is not None:
-        inspection.groups = len(set(bags.groups.tolist()))
-    shared = find_shared_rows(bags)
-    if shared.n_shared and not shared.by_chance:
-        inspection.shared_rows = {
-            "instances": shared.n_shared,
-            "share": shared.share,
-            "bags": shared.n_linked,
-            "largest_set": shared.largest,
-            "copies": shared.n_copies,
-        }
-        level = "warning" if shared.notable else "note"
-        inspection.add(level, shared.describe() if shared.notable else f"{shared.figures()}.")
 
 
 def examine(source, *, bag=None, target=None, files=None, **options) -> Inspection:
     """Check the columns of a table without building bags. ``files`` are those that a data frame was read from."""
     inspection = Inspection()
-    files = source if names_files(source) else files
+    apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
+    columns = {name: value for name, value in options.items() if name not in apart}
+    labels = {name: options[name] for name in ("time", "fold") if options.get(name) is not None}
     try:
-        table, roles = _columns(source, bag, target, options)
+        roles = Roles(bag=bag, target=target, labels=labels, **columns)
+        fill_values, decimal = options.get("fill_values", ()), options.get("decimal", ".")
+        files = source if names_files(source) else files
+        frame = read_files(source, roles, decimal=decimal) if names_files(source) else source
+        if frame is None:  # an archive of arrays
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # they are among the findings
+                bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
+            names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
+            frame = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
+            frame |= {} if y is None else {"target": bags.expand(y)}
+            roles, fill_values = Roles(bag="bag", target=None if y is None else "target"), ()
+        table = FrameColumns(frame, fill_values, decimal)
         _look(inspection, table, roles, options.get("missing"), {} if files is None else zero_padded(files))
     except (ValueError, TypeError) as error:
         inspection.add("error", error)
     return inspection
 
 
-def _columns(source, bag, target, options) -> tuple[FrameColumns, Roles]:
-    """Return the columns of a source and their roles; archives of arrays become columns."""
-    apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
-    columns = {name: value for name, value in options.items() if name not in apart}
-    labels = {name: options[name] for name in ("time", "fold") if options.get(name) is not None}
-    roles = Roles(bag=bag, target=target, labels=labels, **columns)
-    decimal = options.get("decimal", ".")
-    table = read_files(source, roles, decimal=decimal) if names_files(source) else source
-    if table is not None:
-        return FrameColumns(table, options.get("fill_values", ()), decimal), roles
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # they are among the findings
-        bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
-    names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
-    arrays = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
-    arrays |= {} if y is None else {"target": bags.expand(y)}
-    return FrameColumns(arrays), Roles(bag="bag", target=None if y is None else "target")
-
-
 def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padded: dict[str, str]) -> None:
-    notes: list = []
-    refuse_no_rows(table)
-    if roles.targets is not None:
-        table, roles, notes = join(table, roles)
     encoded = [*roles.category_list, *as_list(roles.dates)]
-    table, roles, categories, encoding_notes = encode(table, roles)
-    for note in [*notes, *encoding_notes]:
+    table, roles, categories, notes = prepare(table, roles)
+    for note in notes:
         inspection.add("warning", note)
-    names = choose_features(table, roles)
     inspection.bag_features = roles.covariate_list
-    names = [name for name in names if name not in inspection.bag_features]
-    inspection.rows = table.n_rows
+    names = [name for name in choose_features(table, roles) if name not in inspection.bag_features]
     codes, ids = find_bags(table, roles.bag)
     complete = np.ones(len(codes), dtype=bool)
     for name in names if missing == "drop-instances" else []:
         if table.kind(name) == "number":
             complete &= np.isfinite(table.numbers(name))
+    inspection.rows = int(np.count_nonzero(complete))
     if not complete.all():
-        n_dropped, inspection.rows = np.count_nonzero(~complete), int(np.count_nonzero(complete))
         n_bags = len(np.unique(codes[~complete]))
-        text = f"{n_dropped:,} of {table.n_rows:,} rows, in {n_bags:,} bags, have missing values and are dropped"
-        inspection.add("warning", text)
+        text = f"{np.count_nonzero(~complete):,} of {table.n_rows:,} rows, in {n_bags:,} bags, have missing values and"
+        inspection.add("warning", f"{text} are dropped")
     _look_at_bags(inspection, roles.bag, codes[complete], ids)
     first = first_rows(codes)
     for target in roles.target_list:
@@ -260,7 +234,19 @@ def _look(inspection: Inspection, table, roles: Roles, missing: str | None, padd
     if roles.groups is not None:
         inspection.groups = len(table.factorise(roles.groups)[1])
     _look_at_features(inspection, table, names, codes, first, next(iter(roles.target_list), None))
-    _look_at_double_roles(inspection, roles, names, padded)
+    if roles.groups in names:
+        inspection.add(
+            "note",
+            f"column {roles.groups!r} is both the group and a feature, so held-out groups have values that did not "
+            "occur in training; leave it out of the features if you do not want that",
+        )
+    for name in names:
+        if name in padded:
+            inspection.add(
+                "note",
+                f"column {name!r} is a feature, but has numbers with leading zeros such as {padded[name]}, like an "
+                "id or a code; in that case leave it out, or declare it as a category",
+            )
     used = {*names, *roles.taken, *inspection.bag_features, *encoded, *categories, *as_list(roles.keep)}
     ignored = as_list(roles.ignore)
     for name in table.names:
@@ -282,11 +268,10 @@ def _look_at_bags(inspection: Inspection, bag, codes, ids) -> None:
         text = f"there are only {len(ids)} bags, so no error of a model can be estimated; use at least {FEWEST}"
         inspection.add("warning", text)
     elif sizes.max() == 1:
-        text = f"every row is a bag of its own; check that {bag!r} is the column of bag ids"
-        inspection.add("warning", text)
+        inspection.add("warning", f"every row is a bag of its own; check that {bag!r} is the column of bag ids")
     if doubt := alike_ids(ids):
         inspection.add("warning", doubt)
-    if look_like_dates(ids):
+    if _look_like_dates(ids):
         inspection.add(
             "warning",
             f"bag ids such as {label(ids[0])} look like dates read as numbers, so all rows of one day form one "
@@ -302,17 +287,14 @@ def _look_at_target(inspection: Inspection, table, target, codes, first, ids, *,
         inspection.add("error", error)
         return
     y = y[~np.isnan(y)]
+    if not len(y):
+        return
     distinct = np.unique(y)
     if len(distinct) == 2:
         text = f"the target has two values, {distinct[0]:g} and {distinct[1]:g}: it looks like a class"
         inspection.add("note", text)
-    if len(distinct):
-        summary = {"name": str(target), "minimum": float(y.min()), "median": float(np.median(y))}
-        summary |= {"maximum": float(y.max())}
-        if inspection.target is None:
-            inspection.target = summary
-        else:
-            inspection.further_targets.append(summary)
+    low, median, high = float(y.min()), float(np.median(y)), float(y.max())
+    inspection.targets.append({"name": str(target), "minimum": low, "median": median, "maximum": high})
 
 
 def _look_at_features(inspection: Inspection, table, names, codes, first, target) -> None:
@@ -336,7 +318,7 @@ def _look_at_features(inspection: Inspection, table, names, codes, first, target
             suspect_columns[str(name)] = counts
     for check, columns in columns_by_check.items():
         level, text = CHECKS[check]
-        inspection.add(level, Message(f"{_names(columns)}: ", text))
+        inspection.add(level, f"{name_columns([repr(str(name)) for name in columns])}: {text}")
     if suspect_columns:
         inspection.add("warning", describe_suspects(suspect_columns))
 
@@ -352,7 +334,7 @@ def _failed_checks(name, values, finite, codes, first, y) -> list[str]:
         return [*failed, "target"]
     if str(name).lower() in SPLITS:
         return [*failed, "split"]
-    if look_like_dates(np.unique(finite)):
+    if _look_like_dates(np.unique(finite)):
         return [*failed, "dates"]
     if len(values) > 20 and (np.diff(values) == 1).all():
         return [*failed, "counter"]
@@ -361,23 +343,9 @@ def _failed_checks(name, values, finite, codes, first, y) -> list[str]:
     return failed
 
 
-def _look_at_double_roles(inspection: Inspection, roles: Roles, names, padded: dict[str, str]) -> None:
-    if roles.groups in names:
-        inspection.add(
-            "note",
-            f"column {roles.groups!r} is both the group and a feature, so held-out groups have values that did not "
-            "occur in training; leave it out of the features if you do not want that",
-        )
-    for name in names:
-        if name in padded:
-            inspection.add(
-                "note",
-                f"column {name!r} is a feature, but has numbers with leading zeros such as {padded[name]}, like an "
-                "id or a code; in that case leave it out, or declare it as a category",
-            )
-
-
-def _names(names) -> str:
-    shown = ", ".join(repr(str(name)) for name in names[:MOST])
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return f"column{'s' if len(names) > 1 else ''} {shown}{more}"
+def _look_like_dates(values) -> bool:
+    """Return whether two numbers or more all read as days between 1900 and 2100, such as 20190423."""
+    values = np.asarray(values)
+    if values.dtype.kind not in "iuf" or len(values) < 2 or not ((values > 19000000) & (values < 21010000)).all():
+        return False
+    return bool((values == np.trunc(values)).all()) and all(as_day(f"{value:.0f}") for value in values[:200])

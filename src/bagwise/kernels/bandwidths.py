@@ -17,16 +17,7 @@ from bagwise.kernels.formulas import Gaussian, squared_distances
 
 
 def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
-    """Sample at most ``n`` rows of `Bags` or an array without replacement, with equal weight per bag.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from bagwise.kernels.bandwidths import draw_instances
-    >>> X = np.arange(10.0)
-    >>> bool((draw_instances(X, 4) == draw_instances(X[::-1], 4)).all())
-    True
-    """
+    """Sample at most ``n`` rows of `Bags` or an array without replacement, with equal weight per bag."""
     X, _, order, lot = _lots(X, random_state)
     if n < len(lot):
         first = np.argpartition(lot, n)[:n]
@@ -35,10 +26,7 @@ def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
 
 
 def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Sample at most ``n`` rows and ``per_bag`` rows per bag; return the rows and the bag number of each.
-
-    An array is one bag, drawn from without the second limit.
-    """
+    """Sample at most ``n`` rows, ``per_bag`` per bag (not of an array), and return them with the bag of each."""
     per_bag = per_bag if isinstance(X, Bags) else n
     X, bag, order, lot = _lots(X, random_state)
     order = order[np.argsort(lot)]
@@ -55,9 +43,7 @@ def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.nda
 def _lots(X, random_state: int):
     """Return rows, the bag of each row, the order of the rows by value, and a random key per row in that order.
 
-    The order by value does not depend on the order of bags and instances, and scaling or shifting a feature does not
-    change it. Exponential keys times the size of the bag, smallest first, sample without replacement with weights
-    1 / size.
+    Exponential keys times the size of the bag, smallest first, sample without replacement with weights 1 / size.
     """
     X, sizes = (X.instances, X.sizes) if isinstance(X, Bags) else (np.asarray(X), None)
     X = X[:, None] if X.ndim == 1 else X
@@ -82,10 +68,7 @@ def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
 
 
 class Features:
-    """Statistics of the features of bags at d landmarks z that determine the log density, for one bandwidth.
-
-    With R = Q Λ Qᵀ every bag is diagonal, so that a density costs O(bags · d) for each noise τ².
-    """
+    """Statistics of the features of bags at d landmarks z; with R = Q Λ Qᵀ a log density costs O(bags · d)."""
 
     def __init__(self, rows: np.ndarray, offsets: np.ndarray, z: np.ndarray, bandwidth: float):
         phi = Gaussian(bandwidth)(rows, z)
@@ -107,16 +90,6 @@ class Features:
         return self.jacobian - 0.5 * (self.total * np.log(2 * np.pi) + determinant + quadratic)
 
 
-def largest_density(several: list[Features]) -> tuple[float, float]:
-    """Return the maximum of the average log density over the common noise τ², and that τ²."""
-
-    def cost(log_noise: float) -> float:
-        return -sum(features.log_density(np.exp(log_noise)) for features in several) / len(several)
-
-    minimum = minimize_scalar(cost, bounds=(-30.0, 2.0), method="bounded")
-    return -float(minimum.fun), float(np.exp(minimum.x))
-
-
 PER_BAG = 20  # rows per bag for the pseudolikelihood: enough for its spread, few enough to use many bags
 
 
@@ -131,14 +104,9 @@ class MedianDistance(BaseEstimator):
         The median is over all pairs of this many instances, sampled with equal weight per bag.
     random_state : int, default 0
 
-    Attributes
-    ----------
-    bandwidth_ : float
-
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise.kernels import MedianDistance
     >>> round(MedianDistance().fit(np.array([[0.0], [2.0], [4.0]])), 3)
     1.414
     """
@@ -170,8 +138,8 @@ class MarginalPseudolikelihood(BaseEstimator):
     -½ [ mn log 2π + m(n-1) log τ² + log det(nR + τ²I) + Σ_l ‖φ_l - φ̄‖²/τ² + n φ̄ᵀ(nR + τ²I)⁻¹φ̄ ] + Σ_l log γ(x_l),
 
     where γ(x) = sqrt(det JᵀJ), J = dφ/dx, is the change of variables from x to φ(x). Bags add up; an array is one bag.
-    R holds r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), ν a normal density as wide as the instances, so that embeddings
-    drawn from the prior lie in the space of k. θ and τ² are where the density is largest.
+    R holds r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), ν a normal density as wide as the instances. θ and τ² are where
+    the density is largest.
 
     Parameters
     ----------
@@ -189,16 +157,14 @@ class MarginalPseudolikelihood(BaseEstimator):
 
     Notes
     -----
-    The paper uses all observations as landmarks. Then the density has no maximum over θ and τ²: with m landmarks and d
-    features, m n log(1/τ) grows faster than the Jacobian falls as the kernel widens and τ shrinks with the features.
-    For m = d the Jacobian is square and the density is one of x, so landmarks form sets of d, over which the log
-    density is averaged. Instances that span fewer dimensions than they have columns are rotated into their span, which
-    does not change the kernel. With fewer than 2(d + 1) points, the rule is `MedianDistance`.
+    With all observations as landmarks, as in the paper, the density has no maximum over θ and τ²: for more landmarks
+    than the d features, it grows as the kernel widens and τ shrinks with the features. So landmarks form sets of d, for
+    which the Jacobian is square and the density is one of x. Instances that span fewer dimensions than they have
+    columns are rotated into their span. With fewer than 2(d + 1) points, the rule is `MedianDistance`.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from bagwise.kernels import MarginalPseudolikelihood
     >>> X = np.random.default_rng(0).normal(size=(300, 1))
     >>> rule = MarginalPseudolikelihood()
     >>> round(rule.fit(X), 1), round(rule.fit(1e6 * X), -5)
@@ -224,36 +190,34 @@ class MarginalPseudolikelihood(BaseEstimator):
             return self.bandwidth_
         order = np.random.default_rng(self.random_state).permutation(n)
         count = max(1, min(self.sets, n // (2 * d)))
-        parts = _parts(rows, bag, order[: count * d].reshape(count, d))
+        parts = []  # other rows, the offsets of their bags, and the landmarks
+        for chosen in order[: count * d].reshape(count, d):
+            remaining = np.setdiff1d(np.arange(n), chosen)
+            offsets = np.concatenate([[0], np.flatnonzero(np.diff(bag[remaining])) + 1, [len(remaining)]])
+            parts.append((rows[remaining], offsets, rows[chosen]))
 
-        def density(bandwidth: float) -> tuple[float, float]:
-            return largest_density([Features(*part, bandwidth) for part in parts])
+        def largest_density(log_bandwidth: float) -> tuple[float, float]:
+            """Return the maximum of the average log density over the common noise τ², and log τ²."""
+            several = [Features(*part, np.exp(log_bandwidth)) for part in parts]
+            return _maximise(
+                lambda log_noise: sum(features.log_density(np.exp(log_noise)) for features in several) / count,
+                -30.0,
+                2.0,
+            )
 
         with one_thread():  # the matrices are d x d, too small for threads
-            bandwidth = _maximise(lambda b: density(b)[0], MedianDistance().fit(rows))
-            self.noise_ = density(bandwidth)[1]
-        self.bandwidth_ = float(unit * bandwidth)
+            grid = np.log(MedianDistance().fit(rows)) + np.linspace(-2.5, 2.5, 16)
+            best, step = max(grid, key=lambda at: largest_density(at)[0]), grid[1] - grid[0]
+            _, log_bandwidth = _maximise(lambda at: largest_density(at)[0], best - step, best + step, xatol=1e-3)
+            self.noise_ = float(np.exp(largest_density(log_bandwidth)[1]))
+        self.bandwidth_ = float(unit * np.exp(log_bandwidth))
         return self.bandwidth_
 
 
-def _maximise(function, about: float) -> float:
-    """Return the length at which ``function`` is largest: a grid within a factor of 12, then a local search."""
-    grid = np.log(about) + np.linspace(-2.5, 2.5, 16)
-    best, step = grid[int(np.argmax([function(np.exp(at)) for at in grid]))], grid[1] - grid[0]
-    minimum = minimize_scalar(
-        lambda at: -function(np.exp(at)), bounds=(best - step, best + step), method="bounded", options={"xatol": 1e-3}
-    )
-    return float(np.exp(minimum.x))
-
-
-def _parts(rows: np.ndarray, bag: np.ndarray, sets: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Return, for each set of landmarks, the other rows, the offsets of their bags, and the landmarks."""
-    parts = []
-    for chosen in sets:
-        remaining = np.setdiff1d(np.arange(len(rows)), chosen)
-        offsets = np.concatenate([[0], np.flatnonzero(np.diff(bag[remaining])) + 1, [len(remaining)]])
-        parts.append((rows[remaining], offsets, rows[chosen]))
-    return parts
+def _maximise(function, low: float, high: float, **options) -> tuple[float, float]:
+    """Return the maximum of a function between two ends, and where it is."""
+    minimum = minimize_scalar(lambda at: -function(at), bounds=(low, high), method="bounded", options=options)
+    return -float(minimum.fun), float(minimum.x)
 
 
 def _in_their_span(rows: np.ndarray) -> tuple[np.ndarray, float]:

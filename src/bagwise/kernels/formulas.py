@@ -1,24 +1,18 @@
-"""Kernels, named by their formulas, and their finite feature maps.
-
-A kernel is a small object with a bandwidth; calling it gives the matrix k(a_i, b_j). `FourierFeatures` and
-`NystroemFeatures` are maps φ with φ(a)·φ(b) ≈ k(a, b), which turn a kernel machine into a linear one.
-
-Two attributes declare where a kernel can be used: ``smooth`` (it has a short Chebyshev series on an interval, so that
-the mean embedding of scalars takes linear time) and ``positive_definite`` (its Gram matrices have no negative
-eigenvalues, so it has a feature map).
-"""
+"""Kernels, named by their formulas, and maps φ with φ(a)·φ(b) ≈ k(a, b), which make kernel machines linear."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import pdist
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from bagwise.bags.checks import check_options
+from bagwise.bags.validation import check_options
 
 ZERO = 16  # squared distances below this many ε of the squared norms are treated as rounding
 
@@ -26,7 +20,9 @@ ZERO = 16  # squared distances below this many ε of the squared norms are treat
 class Kernel(BaseEstimator):
     """Base class of kernels, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
 
-    A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``.
+    A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``. Two attributes declare
+    where it can be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the mean embedding of
+    scalars takes linear time) and ``positive_definite`` (it has a feature map).
 
     Parameters
     ----------
@@ -44,14 +40,11 @@ class Kernel(BaseEstimator):
     [[0.75, 0.0]]
     """
 
-    smooth = True
+    smooth: Any = True
+    positive_definite: Any = True
 
     def __init__(self, bandwidth: float = 1.0):
         self.bandwidth = bandwidth
-
-    @property
-    def positive_definite(self) -> bool:
-        return True
 
     def __call__(self, A: np.ndarray, B: np.ndarray) -> np.ndarray:
         self._check()
@@ -63,12 +56,11 @@ class Kernel(BaseEstimator):
 
 
 class Gaussian(Kernel):
-    r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth.
+    r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth, a length.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a length.
 
     Examples
     --------
@@ -81,12 +73,11 @@ class Gaussian(Kernel):
 
 
 class InverseMultiquadric(Kernel):
-    r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse".
+    r"""k(a, b) = 1 / sqrt(r² + θ²), θ the bandwidth, a length. The notebook of Uriot (2019) has it as "inverse".
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a length.
 
     Examples
     --------
@@ -99,12 +90,11 @@ class InverseMultiquadric(Kernel):
 
 
 class RationalQuadratic(Kernel):
-    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), as in Szabó et al. (2015). Here θ is a squared length.
+    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), θ the bandwidth, a squared length (Szabó et al., 2015).
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a squared length.
 
     Examples
     --------
@@ -117,12 +107,11 @@ class RationalQuadratic(Kernel):
 
 
 class Cauchy(Kernel):
-    r"""k(a, b) = 1 / (1 + r² / θ²).
+    r"""k(a, b) = 1 / (1 + r² / θ²), θ the bandwidth, a length.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a length.
 
     Examples
     --------
@@ -135,12 +124,11 @@ class Cauchy(Kernel):
 
 
 class Student(Kernel):
-    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel. Here θ is an exponent; above 2 it is no kernel.
+    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel; positive definite for a bandwidth θ of at most 2.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, an exponent, at most 2 for a positive definite kernel.
 
     Examples
     --------
@@ -149,7 +137,7 @@ class Student(Kernel):
     """
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
+    def smooth(self) -> bool:
         return self.bandwidth == 2
 
     @property
@@ -161,12 +149,11 @@ class Student(Kernel):
 
 
 class Exponential(Kernel):
-    r"""k(a, b) = exp(-r / (2 θ²)), as in Szabó et al. (2015). It has a kink at zero.
+    r"""k(a, b) = exp(-r / (2 θ²)), θ the bandwidth, 2 θ² a length (Szabó et al., 2015).
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ; 2 θ² is a length.
 
     Examples
     --------
@@ -181,12 +168,11 @@ class Exponential(Kernel):
 
 
 class Matern32(Kernel):
-    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ.
+    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ, θ the bandwidth, a length.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a length.
 
     Examples
     --------
@@ -202,12 +188,11 @@ class Matern32(Kernel):
 
 
 class Matern52(Kernel):
-    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ.
+    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ, θ the bandwidth, a length.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a length.
 
     Examples
     --------
@@ -264,16 +249,14 @@ class Linear(Kernel):
 
 
 class PrintedInverse(Kernel):
-    r"""k(a, b) = (1 - r²) / (r² + θ): the formula as printed in Uriot (2019), kept for fidelity only.
+    r"""k(a, b) = (1 - r²) / (r² + θ), the formula as printed in Uriot (2019); θ the bandwidth, a squared length.
 
-    It equals (1 + θ) / (r² + θ) - 1, a scaled rational quadratic minus a constant, and is NOT positive definite: it
-    has no feature map, and is usable as a Gram matrix only (``KernelMean(columns="gram")``). Its use raises a warning.
-    The computations of the paper used `InverseMultiquadric`.
+    It equals (1 + θ) / (r² + θ) - 1 and is NOT positive definite: it has no feature map, and is usable as a Gram matrix
+    only (``KernelMean(columns="gram")``). Its use raises a warning. The paper computed `InverseMultiquadric`.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
-        θ, a squared length.
 
     Examples
     --------
@@ -283,9 +266,7 @@ class PrintedInverse(Kernel):
     [[-0.5]]
     """
 
-    @property
-    def positive_definite(self) -> bool:
-        return False
+    positive_definite = False
 
     def __call__(self, A, B):
         warnings.warn(
@@ -307,30 +288,21 @@ def with_bandwidth(kernel: Kernel, X) -> Kernel:
 
 
 def kernel_matrices(kernels: Iterable[Kernel], A: np.ndarray, B: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield k(a_i, b_j) for each kernel; distances are computed once for all kernels of the distance.
-
-    Examples
-    --------
-    >>> [K.round(4).tolist() for K in kernel_matrices([Gaussian(2.0), Linear()], [[1.0]], [[3.0]])]
-    [[[0.6065]], [[3.0]]]
-    """
-    distances: dict[bool, np.ndarray] = {}
+    """Yield k(a_i, b_j) for each kernel; distances are computed once for all kernels of the distance."""
+    distances = cache(lambda exact_zero: squared_distances(A, B, exact_zero=exact_zero))
     for kernel in kernels:
-        if type(kernel).__call__ is not Kernel.__call__:
+        if type(kernel).__call__ is Kernel.__call__:
+            kernel._check()
+            yield kernel._of_squared_distance(distances(not kernel.smooth))
+        else:
             yield kernel(A, B)
-            continue
-        kernel._check()
-        exact_zero = not kernel.smooth
-        if exact_zero not in distances:
-            distances[exact_zero] = squared_distances(A, B, exact_zero=exact_zero)
-        yield kernel._of_squared_distance(distances[exact_zero])
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:
-    """Compute ‖a_i - b_j‖² for all pairs: by differences for scalars, else by the binomial formula, clipped at 0.
+    """Compute ‖a_i - b_j‖² for all pairs, by the binomial formula except for scalars.
 
-    That formula has a rounding error of about ε (‖a_i‖² + ‖b_j‖²), which matters only to kernels with a kink at zero.
-    For these, ``exact_zero`` replaces distances up to that error by zero.
+    Its rounding error of about ε (‖a_i‖² + ‖b_j‖²) matters only to kernels with a kink at zero. For these,
+    ``exact_zero`` replaces distances up to that error by zero.
     """
     A, B = _columns(A), _columns(B)
     if A.shape[1] == 1:
@@ -351,7 +323,7 @@ def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False)
 
 
 def _is_tensor(A) -> bool:
-    """Return whether A is a torch tensor; formulas are then evaluated on its device."""
+    """Return whether formulas are evaluated by torch, on the device of A."""
     return type(A).__module__ == "torch"
 
 
@@ -394,10 +366,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y=None, sample_weight=None):
-        """Fit the scale of the columns and the bandwidth, and draw the map; ``y`` is ignored.
-
-        With weights, mean and scale are weighted: a row of weight 0 is ignored, and a weight of 2 counts a row twice.
-        """
+        """Fit the (weighted) mean and scale of the columns and the bandwidth, and draw the map; ``y`` is ignored."""
         self._check()
         X = validate_data(self, X, dtype=FLOATS, ensure_min_samples=2)
         if sample_weight is not None:
@@ -461,8 +430,7 @@ class FourierFeatures(_KernelFeatures):
     n_features : int, default 512
         m, the even number of random features; the error of the kernel decreases as 1/√m.
     bandwidth : float, default 1.0
-        Factor of the median rule √(median ‖z - z'‖² / 2) over at most 1,000 distinct rows, drawn by a hash of their
-        content.
+        Factor of the median rule √(median ‖z - z'‖² / 2) over at most 1,000 distinct rows.
     kernel : {"gaussian", "matern32", "matern52"}, default "gaussian"
         See the formulas of `bagwise.kernels`.
     linear : bool or int, default True
@@ -474,9 +442,7 @@ class FourierFeatures(_KernelFeatures):
     ----------
     bandwidth_ : float
         The bandwidth in units of the standardised inputs.
-    mean_, scale_ : arrays (columns,)
-        The scale of a constant column is 1.
-    frequencies_ : array (columns, n_features / 2)
+    mean_, scale_, frequencies_ : arrays (columns,), (columns,), (columns, n_features / 2)
 
     Examples
     --------
@@ -535,8 +501,8 @@ class NystroemFeatures(_KernelFeatures):
 
         φ(x) = [k(x, l_1), ..., k(x, l_m)] U S^{-1/2}.
 
-    Landmarks depend on the data, unlike random frequencies. So fewer features are needed for kernels whose spectrum
-    decays fast, but each takes more time. Directions lost to rounding are left out.
+    Kernels whose spectrum decays fast need fewer of these features than of `FourierFeatures`, but each takes more time.
+    Directions lost to rounding are left out.
 
     Parameters
     ----------
@@ -545,10 +511,8 @@ class NystroemFeatures(_KernelFeatures):
 
     Attributes
     ----------
-    landmarks_ : array (at most n_features, columns)
-        Standardised rows.
-    whitening_ : array (landmarks, features)
-        U S^{-1/2}.
+    landmarks_, whitening_ : arrays (at most n_features, columns), (landmarks, features)
+        Standardised rows, and U S^{-1/2}.
     bandwidth_, mean_, scale_
         As in `FourierFeatures`.
 

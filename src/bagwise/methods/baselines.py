@@ -12,7 +12,7 @@ from bagwise.embeddings.summaries import Statistics
 from bagwise.instances import EachInstance
 from bagwise.kernels import Gaussian
 from bagwise.methods.catalogue import FEW, MEAN, SHAPE, VALUES, Card, register, variant
-from bagwise.methods.instance_kme import default_network, paper_network
+from bagwise.methods.instance_kme import AS_PUBLISHED, default_network, paper_network
 from bagwise.regressors import (
     AdditiveRegressor,
     BagPipeline,
@@ -22,35 +22,22 @@ from bagwise.regressors import (
     PoolPredictions,
     RidgePath,
 )
-from bagwise.regressors.pipeline import scaled
-from bagwise.regressors.target_limits import SLACK
+from bagwise.regressors.pipeline import SLACK, scaled
 
-
-def instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit a network on all instances, each with its bag's target, and pool its predictions: instance-MIR."""
-    learner = default_network(random_state=random_state, n_jobs=n_jobs)
-    stage = EachInstance(learner, random_state=random_state)
-    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic, slack=SLACK))])
-
-
-def paper_instance_pool(statistic: str, *, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit the network of Uriot (2019) with equal weight for each instance."""
-    learner = paper_network(random_state=random_state, n_jobs=n_jobs)
-    stage = EachInstance(learner, weighting="instance", beyond="regressor", random_state=random_state)
-    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic))])
-
-
-def aggregated(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit ridge regression on the mean instance of each bag: aggregated-MIR."""
-    return scaled(EmbeddingRidge(Pool(("mean",)), RidgePath()))
-
-
-def additive(*, random_state=0, n_jobs=None, aggregate="mean") -> AdditiveRegressor:
-    """Fit a value per instance whose mean is the target; held-out bags choose the blend of the losses."""
-    return AdditiveRegressor(aggregate=aggregate, random_state=random_state, n_jobs=n_jobs)
-
-
+# Sums over instances and extremes, so the preset also fits tables larger than memory.
 MOMENTS = ("mean", "deviation", "skewness", "kurtosis", "min", "max", "size")
+
+
+def instance_pool(statistic, *, network=default_network, slack=SLACK, random_state=0, n_jobs=None, **options):
+    """Fit a network on all instances, each with its bag's target, and pool its predictions: instance-MIR."""
+    learner = network(random_state=random_state, n_jobs=n_jobs)
+    stage = EachInstance(learner, **options, random_state=random_state)
+    return BagPipeline([("instances", stage), ("head", PoolPredictions(statistic, slack=slack))])
+
+
+def ridge(embedding, *options, random_state=0, n_jobs=None) -> BagPipeline:
+    """Fit ridge regression on an embedding of standardised inputs."""
+    return scaled(EmbeddingRidge(embedding(*options), RidgePath()))
 
 
 def statistics(head) -> BagPipeline:
@@ -66,19 +53,6 @@ def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:
 def forest(*, random_state=0, n_jobs=None) -> BagPipeline:
     """Fit extremely randomised trees, a tenth of the columns tried at each split (a third is slower, not better)."""
     return statistics(ExtraTreesRegressor(200, max_features=0.1, random_state=random_state, n_jobs=n_jobs))
-
-
-def linear(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit ridge regression on the statistics of standardised inputs."""
-    return scaled(EmbeddingRidge(Statistics(), RidgePath()))
-
-
-def moments(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit ridge regression on mean, deviation, skewness, kurtosis, extremes and size of each feature.
-
-    All are sums over instances, so it also fits tables larger than memory (``bagwise.fit_scan``).
-    """
-    return scaled(EmbeddingRidge(Statistics(MOMENTS), RidgePath()))
 
 
 def miles(*, head=RidgePath, random_state=0, n_jobs=None) -> BagPipeline:
@@ -97,7 +71,17 @@ register(
             assumes="every instance is a noisy view of the target",
             cites="Ray and Craven (2005); Uriot (2019), section 3.2",
             cost="one network on N instances",
-            presets={"default": partial(instance_pool, statistic), "paper": partial(paper_instance_pool, statistic)},
+            presets={
+                "default": partial(instance_pool, statistic),
+                "paper": variant(
+                    "Fit the network of Uriot (2019) with equal weight for each instance.",
+                    instance_pool,
+                    statistic,
+                    network=paper_network,
+                    slack=None,
+                    **AS_PUBLISHED,
+                ),
+            },
             gives=("weights", "contributions") if statistic == "mean" else ("weights",),
         )
         for statistic in ("mean", "median")
@@ -109,7 +93,9 @@ register(
         assumes="the target depends on the mean of the bag, linearly",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
         cost="O(N d + B d²)",
-        presets={"default": aggregated},
+        presets={
+            "default": variant("Fit ridge regression on the mean instance of each bag: aggregated-MIR.", ridge, Pool)
+        },
         gives=("contributions",),
     ),
     Card(
@@ -120,11 +106,11 @@ register(
         cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
         cost="20 networks on N instances, O(N d h) per pass with h = 64, at most 200 passes",
         presets={
-            "default": additive,
+            "default": variant(
+                "Fit values of instances whose mean is the target; held-out bags choose the loss.", AdditiveRegressor
+            ),
             "sum": variant(
-                "Predict by the sum of the values, each times the weight of its instance if there are weights.",
-                additive,
-                aggregate="sum",
+                "Predict the sum of the values, times the weights of instances.", AdditiveRegressor, aggregate="sum"
             ),
         },
         search_space={"hidden": [(32,), (64,), (64, 64)], "weight_decay": [1e-4, 1e-2]},
@@ -139,7 +125,14 @@ register(
         assumes="the target depends on the distribution of single features, not on their dependence",
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
-        presets={"default": boosting, "forest": forest, "linear": linear, "moments": moments},
+        presets={
+            "default": boosting,
+            "forest": forest,
+            "linear": variant("Fit ridge regression on the statistics of standardised inputs.", ridge, Statistics),
+            "moments": variant(
+                "Fit ridge regression on moments, extremes and size of each feature.", ridge, Statistics, MOMENTS
+            ),
+        },
         search_space={"head__max_leaf_nodes": [8, 15, 31], "head__max_iter": [100, 200, 400]},
     ),
     Card(
@@ -152,9 +145,7 @@ register(
         cost="O(N P), P = 500 prototypes",
         presets={
             "default": miles,
-            "sparse": variant(
-                "Fit the lasso instead of ridge, so that few prototypes have a weight.", miles, head=LassoPath
-            ),
+            "sparse": variant("Fit the lasso, so that few prototypes have a weight.", miles, head=LassoPath),
         },
         search_space={"head__embedding__prototypes": [200, 500, 1000], "head__embedding__pool": ["max", "mean"]},
     ),

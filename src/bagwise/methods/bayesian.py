@@ -41,8 +41,7 @@ def bdr(prior: str = "kernel", *, random_state=0, n_jobs=None) -> SampledShrinka
 def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> BagPipeline:
     """Fit instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
 
-    Landmarks are quantiles of the out-of-fold predictions. The epochs of the networks are judged as in instance-kme, by
-    the left-out error of its second stage: in closed form, where shrinkage would be refitted for each.
+    The epochs of the networks are judged as in instance-kme, in closed form; shrinkage would be refitted for each.
     """
     judge = second_stage(Gaussian(b) for b in (0.5, 2.0, 8.0))
     learner = default_network(random_state=random_state)
@@ -53,9 +52,9 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
     return BagPipeline([("instances", stage), ("head", head)])
 
 
-def aggregate_gp(features=FourierFeatures, n_features: int = 256, *, random_state=0, n_jobs=None) -> AggregateGP:
+def aggregate_gp(features=FourierFeatures, *, random_state=0, n_jobs=None) -> AggregateGP:
     """Fit 256 random Fourier features; kernel and bandwidth by the evidence. It also fits out of core."""
-    phi = features(n_features, linear=False, random_state=random_state)
+    phi = features(256, linear=False, random_state=random_state)
     return AggregateGP(phi, random_state=random_state, n_jobs=n_jobs)
 
 
@@ -67,9 +66,9 @@ PRIORS = {
 
 
 def _priors(factory, *names) -> dict:
-    """Return a preset per prior: the first is the default, the others have the name of the prior."""
-    presets = {name: variant(f"{first_sentence(factory)} {PRIORS[name]}", factory, name) for name in names}
-    return {"default": presets.pop(names[0]), **presets}
+    """Return a preset per prior, with the name of the prior; that of the kernel is the default."""
+    texts = {name: f"{first_sentence(factory)} {PRIORS[name]}" for name in ("kernel", *names)}
+    return {name if name in names else "default": variant(text, factory, name) for name, text in texts.items()}
 
 
 register(
@@ -99,7 +98,7 @@ register(
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="O(N s) for s landmarks and O(s³), times bandwidths tried",
-        presets=_priors(shrinkage, "kernel", "nonstationary", "between"),
+        presets=_priors(shrinkage, "nonstationary", "between"),
         search_space={"embedding__landmarks": [30, 60, 90]},
         gives=("std",),
     ),
@@ -110,7 +109,7 @@ register(
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
         cost="that of shrinkage, and some seconds of sampling",
-        presets=_priors(bdr, "kernel", "nonstationary", "between"),
+        presets=_priors(bdr, "nonstationary", "between"),
         search_space={"shrinkage__embedding__landmarks": [30, 60, 90]},
         gives=("std",),
     ),
@@ -121,7 +120,7 @@ register(
         assumes="instances predict the target, and a small bag shows little of their distribution",
         cites=f"Uriot (2019), future work; {LAW}",
         cost="D networks on N instances; then O(N s), s = 20",
-        presets=_priors(instance_kme_shrinkage, "kernel", "between"),
+        presets=_priors(instance_kme_shrinkage, "between"),
         search_space={"head__embedding__landmarks": [10, 20, 40]},
         gives=("std",),
     ),

@@ -1,7 +1,4 @@
-"""The catalogue: every method by name, with what it assumes, where it comes from and how to make it.
-
-`auto`, which chooses among the others, is registered here.
-"""
+"""The catalogue: every method by name, with what it assumes, where it comes from and how to make it."""
 
 from __future__ import annotations
 
@@ -33,16 +30,11 @@ class Card:
 
     Attributes
     ----------
-    name : str
-        The name passed to `bagwise.method`.
-    idea : str
-        One sentence that explains the method.
-    assumes : str
-        The assumption about the instances of a bag.
-    cites : str
-        The source.
-    cost : str
-        How run time grows with N instances, B bags and d features.
+    name, idea : str
+        The name passed to `bagwise.method`, and one sentence that explains the method.
+    assumes, cites, cost : str
+        The assumption about the instances of a bag, the source, and how run time grows with N instances, B bags and d
+        features.
     presets : dict of str to function
         Functions (random_state, n_jobs) -> unfitted estimator; the first is the default.
     question : str
@@ -117,20 +109,12 @@ def method_card(name: str) -> Card:
     ['default', 'single']
     """
     if name not in CATALOGUE:
-        close = _closest(str(name))
-        hint = f"; did you mean {close!r}?" if close else "."
+        words = re.split(r"[\W_]+", str(name).lower())
+        close = difflib.get_close_matches(str(name), CATALOGUE, n=1)
+        close += [f"{card.name}:{preset}" for card in CATALOGUE.values() for preset in card.presets if preset in words]
+        hint = f"; did you mean {close[0]!r}?" if close else "."
         raise ValueError(f"there is no method {name!r}{hint} The methods are: {', '.join(CATALOGUE)}")
     return CATALOGUE[name]
-
-
-def _closest(name: str) -> str | None:
-    """Return the method with the nearest name, or else a preset whose name is part of the given name."""
-    close = difflib.get_close_matches(name, CATALOGUE, n=1)
-    if close:
-        return close[0]
-    words = re.split(r"[\W_]+", name.lower())
-    named = (f"{other}:{preset}" for other, card in CATALOGUE.items() for preset in card.presets if preset in words)
-    return next(named, None)
 
 
 def find(text: str, preset: str | None = None) -> tuple[Card, str]:
@@ -145,14 +129,7 @@ def find(text: str, preset: str | None = None) -> tuple[Card, str]:
     return card, preset
 
 
-def method(
-    name: str,
-    *,
-    preset: str | None = None,
-    random_state: int = 0,
-    n_jobs: int | None = None,
-    **options,
-):
+def method(name: str, *, preset: str | None = None, random_state: int = 0, n_jobs: int | None = None, **options):
     """Build an unfitted scikit-learn estimator for bags by the name of a method.
 
     Parameters
@@ -207,20 +184,14 @@ def method_names() -> list[str]:
 
 @dataclass(frozen=True)
 class NamedMethod:
-    """A name with a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user.
-
-    The members of `AutoRegressor` and the entries of `evaluate` are subclasses with more fields.
-    """
+    """A name with a function seed -> unfitted estimator: a preset of a `Card`, or an estimator of the user."""
 
     name: str
     make: Callable[[int], Any]
 
     @classmethod
     def of(cls, item, **more):
-        """Build from "name" or "name:preset", or from a pair (name, estimator), which is cloned and seeded.
-
-        An unknown name, preset or extra is refused now, and not in a fold.
-        """
+        """Build from "name" or "name:preset", or from a pair (name, estimator), which is cloned and seeded."""
         if isinstance(item, str):
             find(item)  # refuse an unknown name before anything is fitted
             return cls(item, lambda seed: method(item, random_state=seed), **more)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags, check_bags, check_targets, check_weights, remember_columns
 from bagwise.bags.frames import unframe
@@ -84,27 +83,12 @@ class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
         return np.column_stack([model.predict(bags) for model in self.estimators_])
 
     def score(self, bags, y, sample_weight=None) -> float:
-        """Return the mean of R² over the targets, each over the bags that have it.
-
-        Parameters
-        ----------
-        bags : Bags, or list of 2-D arrays or data frames
-            Bags to predict.
-        y : array or data frame of shape (n_bags, n_targets)
-            True targets; NaN is missing.
-        sample_weight : array-like of shape (n_bags,), optional
-            Weight of each bag; equal by default.
-
-        Returns
-        -------
-        float
-        """
-        check_is_fitted(self)
+        """Return the mean of R² over the targets, each over the bags that have it; ``y`` is as in `fit`."""
+        bags = check_bags(bags, fitted=self, **EVERYTHING)
         columns, names = _as_targets(y, bags)
-        if len(names) != len(self.estimators_):
-            raise ParameterError(
-                "y", f"y has {len(names)} targets, the model {len(self.estimators_)}; give the same columns"
-            )
+        n = len(self.estimators_)
+        if len(names) != n:
+            raise ParameterError("y", f"y has {len(names)} targets, the model {n}; give the same columns")
         weights = check_weights(sample_weight, bags)
         pairs = zip(self.estimators_, columns.T, strict=True)
         return float(np.mean([model.score(*_with_target(bags, column, weights)) for model, column in pairs]))
@@ -133,8 +117,7 @@ def _with_target(bags: Bags, column: np.ndarray, weights) -> tuple:
 def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
     """Return the targets as columns of numbers, NaN where one is missing, and their names."""
     if hasattr(y, "loc") and hasattr(y, "columns"):  # pandas: by the ids of the bags, where its index holds them
-        names = [str(name) for name in y.columns]
-        columns = [_column(y[name], bags, name) for name in y.columns]
+        names, columns = [str(name) for name in y.columns], [y[name] for name in y.columns]
     else:
         y, headers = unframe(y, "y")
         y = unmask(y)
@@ -146,17 +129,13 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
             )
         loaded = list(bags.target_name) if isinstance(bags.target_name, tuple) else []
         default = loaded if len(loaded) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
-        names = [str(name) for name in headers or default]
-        columns = [_column(column, bags, name) for name, column in zip(names, y.T, strict=True)]
-    y = np.column_stack(columns)
-    unknown = np.isnan(y).all(axis=1)
-    if unknown.any():
-        raise ParameterError("y", f"{name_bags(bags.ids, unknown)} no target at all; drop such bags before fitting")
-    return y, names
-
-
-def _column(column, bags: Bags, name: str) -> np.ndarray:
-    y = check_targets(column, bags, allow_missing=True)
-    if np.isnan(y).all():
+        names, columns = [str(name) for name in headers or default], list(y.T)
+    y = np.column_stack([check_targets(column, bags, allow_missing=True) for column in columns])
+    unknown = np.isnan(y)
+    if unknown.all(axis=0).any():
+        name = names[unknown.all(axis=0).argmax()]
         raise ParameterError("y", f"no bag has a target in column {name!r}; leave it out")
-    return y
+    if unknown.all(axis=1).any():
+        bag = name_bags(bags.ids, unknown.all(axis=1))
+        raise ParameterError("y", f"{bag} no target at all; drop such bags before fitting")
+    return y, names

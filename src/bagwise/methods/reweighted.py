@@ -28,13 +28,10 @@ from bagwise.regressors import (
 )
 from bagwise.regressors.pipeline import scaled
 
-# A network is trained anew in every round, and the gain is made in the first few.
-ROUNDS = 15
 
-
-def cluster(relevance: str = "nearest", choice: str = "validation", *, random_state=0, n_jobs=None) -> BagPipeline:
+def cluster(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
     """Fit cluster-MIR with five clusters, the best chosen on held-out bags; the exemplar is the nearest instance."""
-    return scaled(ClusterRegressor(relevance=relevance, choice=choice, random_state=random_state))
+    return scaled(ClusterRegressor(**options, random_state=random_state))
 
 
 def salience(new_bags: str = "learned", *, random_state=0, n_jobs=None) -> BagPipeline:
@@ -53,6 +50,7 @@ def reweighted(weighting, *, network=False, rounds: int = 100, random_state=0, n
     return scaled(Reweighting(regressor, weighting=weighting, rounds=rounds, random_state=random_state))
 
 
+NETWORK = {"network": True, "rounds": 15}  # one is trained in every round, and the gain is made in the first few
 GATED = Mixture("gated", gate=Gate(8).set_params(random_state=None))  # the seed is that of the method
 
 
@@ -61,18 +59,14 @@ def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
     return scaled(BayesianPrime(**{"top": 3, **options}, random_state=random_state))
 
 
-def attention(*, random_state=0, n_jobs=None, **options) -> AttentionRegressor:
-    """Fit set attention with two looks at the bag; average five networks, except those that learned nothing."""
-    return AttentionRegressor(**options, random_state=random_state, n_jobs=n_jobs)
-
-
 def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
     """Weight the loss and the embedding of instance-kme by cross-fitted attention; left-out bags choose how much."""
     # No offset: the mean that it adds would have to be weighted, too.
     head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
     learner = default_network(random_state=random_state)
     stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
-    return AttentionWeighted(attention(restarts=2, random_state=random_state, n_jobs=n_jobs), stage, head, use=use)
+    attention = AttentionRegressor(restarts=2, random_state=random_state, n_jobs=n_jobs)
+    return AttentionWeighted(attention, stage, head, use=use)
 
 
 register(
@@ -86,14 +80,13 @@ register(
         presets={
             "default": cluster,
             "members": variant(
-                "The exemplar is the mean of the members of the cluster in the bag.", cluster, "members"
+                "The exemplar is the mean of the members of the cluster in the bag.", cluster, relevance="members"
             ),
-            "mixture": variant("Clusters are Gaussians, and every instance belongs in part.", cluster, "mixture"),
+            "mixture": variant(
+                "Clusters are Gaussians, and every instance belongs in part.", cluster, relevance="mixture"
+            ),
             "training-error": variant(
-                "The cluster is chosen by its error on the training bags, as in the source.",
-                cluster,
-                "nearest",
-                "training",
+                "The cluster is chosen by its training error, as in the source.", cluster, choice="training"
             ),
         },
         search_space={"head__clusters": [2, 3, 5, 8, 12]},
@@ -122,18 +115,9 @@ register(
         cost="about 100 linear fits on B instances",
         presets={
             "default": variant(
-                "Fit prime-MIR as in the source: a linear function with ten random starts and one from instance-MIR. "
-                "New bags are predicted by the median.",
-                reweighted,
-                Primary(),
+                "Fit a linear function with ten random starts, as in the source.", reweighted, Primary()
             ),
-            "network": variant(
-                "Fit prime-MIR with a network instead of the linear function, and two random starts.",
-                reweighted,
-                Primary(restarts=2),
-                network=True,
-                rounds=ROUNDS,
-            ),
+            "network": variant("Fit a network, with two random starts.", reweighted, Primary(restarts=2), **NETWORK),
         },
         search_space={"head__weighting__restarts": [0, 10, 50], "head__rule": ["median", "mean"]},
         gives=("weights",),
@@ -147,13 +131,12 @@ register(
         cost="about 10 small networks on N instances",
         presets={
             "default": variant(
-                "Fit pruning-MIR: each round drops the outermost twentieth of each bag, while this lowers the error "
-                "of the bag medians.",
+                "Fit a network; drop the outermost twentieth of each bag while the error falls.",
                 reweighted,
                 Pruning(),
                 network=True,
             ),
-            "linear": variant("pruning-MIR with a linear function of the instance.", reweighted, Pruning()),
+            "linear": variant("Fit a linear function of the instance.", reweighted, Pruning()),
         },
         search_space={"head__weighting__rate": [0.02, 0.05, 0.1], "head__rule": ["median", "mean"]},
         gives=("weights",),
@@ -165,28 +148,18 @@ register(
         assumes="one latent instance determines the target, and features say which instance is likely",
         cites="Wang, Lan, Vucetic (2012)",
         cost="about 15 small networks on N instances",
+        # On the sets of Wang et al. gated mixing is as good as uniform mixing, where a gate has nothing to learn; where
+        # the features do tell which instances count, it is far better.
         presets={
-            # On the sets of Wang et al. it is as good as uniform mixing, where a gate has nothing to learn; where the
-            # features do tell which instances count, it is far better.
             "default": variant(
-                "EM-MIR with a network and a learned gate; the median of a new bag is weighted by the gate.",
-                reweighted,
-                GATED,
-                network=True,
-                rounds=ROUNDS,
+                "Fit a network and a learned gate, which weights the median of a new bag.", reweighted, GATED, **NETWORK
             ),
             "uniform-network": variant(
-                "EM-MIR with a network; every instance of a bag is equally likely to be the primary one.",
-                reweighted,
-                Mixture(),
-                network=True,
-                rounds=ROUNDS,
+                "Fit a network; every instance of a bag is equally likely.", reweighted, Mixture(), **NETWORK
             ),
-            "gated-linear": variant("EM-MIR with a linear function and a learned gate.", reweighted, GATED),
+            "gated-linear": variant("Fit a linear function and a learned gate.", reweighted, GATED),
             "uniform-linear": variant(
-                "EM-MIR with a linear function; every instance of a bag is equally likely to be the primary one.",
-                reweighted,
-                Mixture(),
+                "Fit a linear function; every instance of a bag is equally likely.", reweighted, Mixture()
             ),
         },
         search_space={"head__weighting__gate__penalty": [0.003, 0.01, 0.03], "head__rule": ["median", "mean"]},
@@ -221,12 +194,12 @@ register(
         cites="Uriot (2019a); Vinyals, Bengio, Kudlur (2016); Ilse, Tomczak, Welling (2018)",
         cost="5 networks on N instances, O(N d h) per pass with h = 64, at most 200 passes",
         presets={
-            "default": attention,
-            "gated": variant("Fit gated attention, with one look at the bag.", attention, pooling="gated"),
+            "default": variant(
+                "Fit set attention with two looks at the bag; average five networks.", AttentionRegressor
+            ),
+            "gated": variant("Fit gated attention, with one look at the bag.", AttentionRegressor, pooling="gated"),
             "moments": variant(
-                "Set attention, and mean, variance and skewness of every feature in the bag for the head.",
-                attention,
-                moments=3,
+                "Add mean, variance and skewness of every feature for the head.", AttentionRegressor, moments=3
             ),
         },
         search_space={"looks": [1, 2, 3, 4], "moments": [0, 1, 2, 3], "read": [(32,), (64,), (64, 64)]},
@@ -242,10 +215,8 @@ register(
         cost="3 times instance-kme, and 2 attention networks per fold",
         presets={
             "default": weighted_kme,
-            "loss": variant(
-                "The same with the attention in the loss of the instance networks alone.", weighted_kme, use="loss"
-            ),
-            "embedding": variant("The same with the attention in the embedding alone.", weighted_kme, use="embedding"),
+            "loss": variant("Attention weights the loss of the instance networks alone.", weighted_kme, use="loss"),
+            "embedding": variant("Attention weights the embedding alone.", weighted_kme, use="embedding"),
         },
         gives=("weights", "contributions"),
         gpu=True,

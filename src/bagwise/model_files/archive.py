@@ -27,15 +27,7 @@ class Refused(ValueError):
 
 @contextmanager
 def refusing(path) -> Iterator[None]:
-    """Turn any error while reading a file into one ValueError that names the path, the problem and what to do.
-
-    Examples
-    --------
-    >>> with refusing("a.bagwise"):
-    ...     {}["schema.json"]
-    Traceback (most recent call last):
-    ValueError: cannot open a.bagwise: it is damaged (KeyError: 'schema.json'); save the model again, ...
-    """
+    """Turn any error while reading a file into one ValueError that names the path, the problem and what to do."""
     try:
         yield
     except (MemoryError, ImportError):  # not a problem of the file
@@ -55,8 +47,8 @@ def _printable(text) -> str:
 _READERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def check_array(name: str, data: bytes) -> None:
-    """Refuse an array that holds objects, or whose shape claims more or fewer bytes than it has."""
+def read_array(name: str, data: bytes) -> np.ndarray:
+    """Return an array; refuse one that holds objects, or whose shape claims more or fewer bytes than it has."""
     stream = io.BytesIO(data)
     version = np.lib.format.read_magic(stream)
     if version not in _READERS:
@@ -67,10 +59,6 @@ def check_array(name: str, data: bytes) -> None:
         raise Refused(f"its array {name!r} holds objects, which only pickle could read; {AGAIN}")
     if claimed != present or any(n < 0 for n in shape) or (dtype.itemsize == 0 and math.prod(shape) > 0):
         raise Refused(f"its array {name!r} claims {claimed} bytes (shape {shape}), but has {present}; {AGAIN}")
-
-
-def read_array(data: bytes) -> np.ndarray:
-    """Return an array that `check_array` has accepted."""
     return np.load(io.BytesIO(data), allow_pickle=False)
 
 
@@ -85,20 +73,15 @@ OURS = "give a file that bagwise.save_model has written"
 def pack(header: dict, parts: dict[str, bytes]) -> bytes:
     """Return the bytes of a model file; the same header and parts give the same bytes."""
     text = json.dumps({"kind": KIND, "format": FORMAT} | {k: v for k, v in header.items() if k != "checksum"}, indent=1)
-    return seal(zip_parts({HEADER: text.encode(), **parts}))
-
-
-def zip_parts(parts: dict[str, bytes]) -> bytes:
-    """Return a zip of uncompressed parts, with room for the checksum at its end."""
     stream = io.BytesIO()
     with ZipFile(stream, "w", ZIP_STORED) as archive:
-        archive.comment = bytes(SEAL)
-        for name, data in parts.items():
+        archive.comment = bytes(SEAL)  # room for the checksum
+        for name, data in {HEADER: text.encode(), **parts}.items():
             archive.writestr(ZipInfo(name), data)
-    return stream.getvalue()
+    return _seal(stream.getvalue())
 
 
-def seal(data: bytes) -> bytes:
+def _seal(data: bytes) -> bytes:
     """Replace the end of a zip by the SHA-256 of what comes before it."""
     return data[:-SEAL] + hashlib.sha256(data[:-SEAL]).hexdigest().encode()
 
@@ -106,7 +89,12 @@ def seal(data: bytes) -> bytes:
 def unpack(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
     """Return the header and the parts of a model file; refuse one that is foreign, changed or of a newer format."""
     data = stream.read()
-    _refuse_foreign(data[:4])
+    if not data:
+        raise Refused(f"it is empty; {OURS}")
+    if data[:1] == b"\x80":
+        raise Refused(f"it looks like a pickle, which could run any code and is never read here; {OURS}")
+    if data[:4] != b"PK\x03\x04":
+        raise Refused(f"it is not a bagwise model (it starts with {data[:4]!r}); {OURS}")
     try:
         archive = ZipFile(io.BytesIO(data))
     except BadZipFile as error:
@@ -114,19 +102,10 @@ def unpack(stream: BinaryIO) -> tuple[dict, dict[str, bytes]]:
     with archive:
         _refuse_claims(archive, len(data))
         header = _read_header(archive)
-        if seal(data) != data:
+        if _seal(data) != data:
             raise Refused(f"it does not match the checksum at its end: it was changed or damaged; {AGAIN}")
         parts = {name: archive.read(name) for name in archive.namelist() if name != HEADER}
     return header | {"checksum": data[-SEAL:].decode()}, parts
-
-
-def _refuse_foreign(start: bytes) -> None:
-    if not start:
-        raise Refused(f"it is empty; {OURS}")
-    if start[:1] == b"\x80":
-        raise Refused(f"it looks like a pickle, which could run any code and is never read here; {OURS}")
-    if start != b"PK\x03\x04":
-        raise Refused(f"it is not a bagwise model (it starts with {start!r}); {OURS}")
 
 
 def _refuse_claims(archive: ZipFile, size: int) -> None:

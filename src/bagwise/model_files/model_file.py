@@ -62,15 +62,28 @@ def describe_counts(n_features: int, sizes: np.ndarray, y: np.ndarray) -> dict:
     }
 
 
-def make_header(model, *, method: str | None, target: str | None, training: dict | None) -> dict:
+def _make_header(model, method, target, training) -> dict:
+    for name, value in (("method", method), ("target", target)):
+        if not isinstance(value, str | None):
+            raise TypeError(f"{name} must be text or None, not {type(value).__name__}")
+    if not isinstance(training, dict | None):
+        raise TypeError(
+            f"training must be a dict, such as describe_training(bags, y) gives, not {type(training).__name__}"
+        )
+    try:
+        training = json.loads(json.dumps(training, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"training must be numbers, text and lists that JSON can hold ({error}); use describe_training(bags, y)"
+        ) from None
     names, width = getattr(model, "feature_names_in_", None), getattr(model, "n_features_in_", None)
     return {
-        "method": _text(method, "method"),
+        "method": method,
         "estimator": type(model).__name__,
         "feature_names": None if names is None else [str(name) for name in names],
         "n_features": None if width is None else int(width),
-        "target": _text(target, "target"),
-        "training": _plain(training),
+        "target": target,
+        "training": training,
         "versions": versions(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
     }
@@ -78,44 +91,8 @@ def make_header(model, *, method: str | None, target: str | None, training: dict
 
 def versions() -> dict[str, str]:
     """Return versions as the imported packages have them; their installation records may be unreadable."""
-    ours, libraries = {"bagwise": bagwise.__version__}, {"numpy": np, "scipy": scipy, "scikit-learn": sklearn}
-    return (
-        {"python": platform.python_version()}
-        | ours
-        | {name: library.__version__ for name, library in libraries.items()}
-    )
-
-
-def warn_of_other_versions(header: dict, path) -> None:
-    here = versions()
-    pairs = [(name, header["versions"].get(name), here[name]) for name in CHECKED_VERSIONS]
-    other = [f"{name} {then} (here it is {now})" for name, then, now in pairs if then != now]
-    if other:
-        warnings.warn(
-            f"{path} was saved with {' and '.join(other)}; its predictions may differ. Compare some with predictions "
-            "that you know, or install those versions",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _text(value, name: str) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
-    raise TypeError(f"{name} must be text or None, not {type(value).__name__}")
-
-
-def _plain(training) -> dict | None:
-    if training is not None and not isinstance(training, dict):
-        raise TypeError(
-            f"training must be a dict, such as describe_training(bags, y) gives, not {type(training).__name__}"
-        )
-    try:
-        return json.loads(json.dumps(training, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"training must be numbers, text and lists that JSON can hold ({error}); use describe_training(bags, y)"
-        ) from None
+    libraries = {"bagwise": bagwise, "numpy": np, "scipy": scipy, "scikit-learn": sklearn}
+    return {"python": platform.python_version()} | {name: module.__version__ for name, module in libraries.items()}
 
 
 def dump(model) -> dict[str, bytes]:
@@ -144,8 +121,8 @@ def load(parts: dict[str, bytes]):
         raise Refused(f"its plan is not that of a model; {AGAIN}")
     with lock, warnings.catch_warnings():  # modules of its types are imported here
         warnings.simplefilter("ignore", InconsistentVersionWarning)  # one warning follows for the whole file
-        model, types = build(schema, parts)
-        check_compiled(model, types)
+        model = build(schema, parts)
+        check_compiled(model)
     if not callable(getattr(model, "predict", None)):
         raise Refused(f"it holds a {type(model).__name__}, which predicts nothing; save a fitted regressor")
     return model
@@ -169,27 +146,36 @@ def save_model(
     model : fitted estimator for bags
     path : str or path
         The file to write; its name may have any ending, by convention ``.bagwise``.
-    method : str, optional
-        Name of the method in the catalogue, for the header.
-    target : str, optional
-        Name of the target, for the header.
+    method, target : str, optional
+        Names of the method and of the target, for the header.
     training : dict, optional
         Summary of the training data, for the header; see `describe_training`.
 
     Examples
     --------
     >>> import tempfile, bagwise as bw
-    >>> from bagwise.model_files import describe_training, load_model, save_model
+    >>> from bagwise.model_files import load_model, save_model
     >>> bags, y = bw.datasets.make_gaussian(40, instances=10)
     >>> model = bw.method("aggregated").fit(bags, y)
     >>> path = tempfile.mkdtemp() + "/model.bagwise"
-    >>> save_model(model, path, method="aggregated", training=describe_training(bags, y))
+    >>> save_model(model, path, method="aggregated")
     >>> bool((load_model(path).predict(bags) == model.predict(bags)).all())
     True
     """
-    _refuse_unfitted(model)
-    _refuse_place(Path(path))
-    data = pack(make_header(model, method=method, target=target, training=training), dump(model))
+    if not hasattr(model, "fit") or isinstance(model, type):
+        raise TypeError(f"expected a fitted estimator, not {model!r:.80}")
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        raise NotFittedError(
+            f"this {type(model).__name__} is not fitted yet, so there is nothing to save; call fit(bags, y) first"
+        ) from None
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as {path / 'model.bagwise'}")
+    if not path.resolve().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
+    data = pack(_make_header(model, method, target, training), dump(model))
     replace_file(path, lambda whole: whole.write_bytes(data))
 
 
@@ -219,7 +205,8 @@ def load_model(path: Path | str):
     """Open a file that `save_model` has written, and return the fitted model.
 
     Only types from a fixed list are created, and no code from the file is run; pickle is never read. If the versions of
-    scikit-learn or bagwise differ from those that saved the file, a UserWarning names both.
+    scikit-learn or bagwise differ from those that saved the file, a UserWarning names both. A file that is changed, cut
+    short, of another format or not a model file raises a ValueError.
 
     Parameters
     ----------
@@ -228,11 +215,6 @@ def load_model(path: Path | str):
     Returns
     -------
     fitted estimator for bags
-
-    Raises
-    ------
-    ValueError
-        If the file is changed, cut short, of another format or not a model file.
 
     Examples
     --------
@@ -246,7 +228,15 @@ def load_model(path: Path | str):
     with _opened(path) as stream, refusing(path):
         header, parts = unpack(stream)
         model = load(parts)
-    warn_of_other_versions(header, path)
+    here = versions()
+    pairs = [(name, header["versions"].get(name), here[name]) for name in CHECKED_VERSIONS]
+    if other := [f"{name} {then} (here it is {now})" for name, then, now in pairs if then != now]:
+        warnings.warn(
+            f"{path} was saved with {' and '.join(other)}; its predictions may differ. Compare some with predictions "
+            "that you know, or install those versions",
+            UserWarning,
+            stacklevel=2,
+        )
     return model
 
 
@@ -276,21 +266,3 @@ def _opened(path: Path | str) -> BinaryIO:
         ) from None
     except IsADirectoryError:
         raise IsADirectoryError(f"{path} is a folder; give the model file in it") from None
-
-
-def _refuse_place(path: Path) -> None:
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file, such as {path / 'model.bagwise'}")
-    if not path.resolve().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.resolve().parent} to write {path.name} to; make it first")
-
-
-def _refuse_unfitted(model) -> None:
-    if not hasattr(model, "fit") or isinstance(model, type):
-        raise TypeError(f"expected a fitted estimator, not {model!r:.80}")
-    try:
-        check_is_fitted(model)
-    except NotFittedError:
-        raise NotFittedError(
-            f"this {type(model).__name__} is not fitted yet, so there is nothing to save; call fit(bags, y) first"
-        ) from None

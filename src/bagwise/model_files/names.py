@@ -1,21 +1,18 @@
 """The names that a model file may use: stable names of our classes, and a fixed list of other types.
 
-A file says ``bagwise.RidgePath``. The public estimators of the packages in `PARTS_OF_METHODS` go by their public names,
-and a table says where other classes are. So a class can move, and files stay readable. A file names no other class of
-ours.
+A file says ``bagwise.RidgePath``, so a class can move and files stay readable. Estimators of `PARTS_OF_METHODS` have
+their public names, and a table says where other classes are. Other allowed types are estimators of the scikit-learn
+packages below with their inner types, numpy arrays, scalars and element-wise functions, and plain containers; not
+packages whose compiled code trusts the sizes of fitted arrays (``svm``, ``cluster``, ``neighbors``, isolation forests).
 
-Other allowed types are estimators of the scikit-learn packages below and the few inner types they consist of, numpy
-arrays, scalars and element-wise functions, and plain containers. Packages and modules whose compiled code trusts the
-sizes of fitted arrays (``svm``, ``cluster``, ``neighbors``, isolation forests) are not allowed. Objects are made
-without calling their constructor, and their state is set from parts that have passed the same rule.
-
-The exceptions are values that only a constructor can make or check: bags, slices, dtypes, masked arrays and random
-generators. A file holds the arguments, and the ``make_`` functions below build the value.
+Objects are made without calling their constructor. The exceptions are values that only a constructor can make or check:
+a file holds the arguments.
 """
 
 from __future__ import annotations
 
 import inspect
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
@@ -33,24 +30,23 @@ PARTS_OF_METHODS = ("embeddings", "instances", "kernels", "regressors")
 # Module -> other classes. "Name=Class" stands for a class that has another name in files.
 _PLACES = {
     "auto.auto_regressor": "AutoRegressor",
+    "auto.large_data": "Components ScreenedRidge ThinBags",
     "auto.learning_curve": "LearningCurve=Curve",
     "auto.members": "MeanTarget",
-    "auto.preparation": "Components ThinBags",
-    "auto.screened_ridge": "ScreenedRidge",
     "auto.target_transforms": "MonotoneTarget",
-    "bags.folds": "BagKFold Folds Validation",
-    "bags.checks": "TrainingProfile",
+    "bags.folds": "Folds Validation",
+    "bags.splitter": "BagKFold",
+    "bags.training_profile": "TrainingProfile",
     "embeddings.kernel_mean": "ChebyshevInterpolant=Interpolant",
     "embeddings.summaries": "CovariatesBeside",
     "bags.imputation": "Imputation",
     "instances.networks.cpu": "NetworkEnsemble",
     "instances.out_of_fold": "FoldMean",
-    "intervals.calibration": "FoldModels LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge RidgeSmoother=Smoother",
+    "intervals.calibration": "FoldModels LeftOutRidgePath=LeavingOut LeftOutHead LeftOutRidge",
     "intervals.conformal": "Intervals",
     "intervals.scales": "BagQuantiles BagScale ConstantScale=Constant FittedScale=Fitted "
     "FoldQuantiles ModelScale=ModelStd",
-    "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator MaskedArray=make_masked "
-    "RandomState=make_random_state Slice=make_slice",
+    "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator RandomState=make_random_state",
     "methods.multi_target": "MultiTarget",
     "regressors.attention.attention_regressor": "AttentionInputs=Inputs AttentionScale=Scale",
     "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
@@ -59,35 +55,19 @@ _PLACES = {
 }
 
 
-def _read_table(modules: dict[str, str]) -> dict[str, tuple[str, str]]:
-    """Return name in files -> (module, class)."""
-    places = {}
-    for module, names in modules.items():
-        for entry in names.split():
-            name, _, kind = entry.partition("=")
-            places[name] = (f"{OURS}.{module}", kind or name)
-    return places
-
-
-def _read_stubs(packages: tuple[str, ...]) -> dict[str, tuple[str, str]]:
-    """Return public name -> (module, name) of the names that these packages offer."""
-    stubs = [read_stub(Path(__file__).parents[1] / package / "__init__.pyi") for package in packages]
-    return {name: (module, name) for sources, _ in stubs for name, module in sources.items()}
-
-
-LISTED = _read_table(_PLACES)
-PLACES = _read_stubs(PARTS_OF_METHODS) | LISTED
+# Name in files -> (module, class)
+LISTED = {
+    entry.partition("=")[0]: (f"{OURS}.{module}", entry.rpartition("=")[2])
+    for module, entries in _PLACES.items()
+    for entry in entries.split()
+}
+_STUBS = [read_stub(Path(__file__).parents[1] / package / "__init__.pyi")[0] for package in PARTS_OF_METHODS]
+PLACES = {name: (module, name) for stub in _STUBS for name, module in stub.items()} | LISTED
 NAMES = {place: name for name, place in PLACES.items()}
 
 
 def stable_name(module: str, kind: str) -> str | None:
-    """Return the name of a class of ours in files; None if it has none and cannot be saved.
-
-    Examples
-    --------
-    >>> stable_name("bagwise.regressors.ridge_path", "RidgePath")
-    'RidgePath'
-    """
+    """Return the name of a class of ours in files; None if it has none and cannot be saved."""
     return NAMES.get((module, kind))
 
 
@@ -100,34 +80,14 @@ PARTS = (
 
 
 def make_bags(instances, offsets, ids, groups, feature_names, weights, covariates, covariate_names, missing) -> Bags:
-    """Return `Bags` made of its parts, each validated again.
-
-    Examples
-    --------
-    >>> import bagwise as bw
-    >>> bags = bw.from_arrays([[[1.0], [2.0]], [[3.0]]], ids=["a", "b"])
-    >>> make_bags(*(getattr(bags, name) for name in PARTS)) == bags
-    True
-    """
-    options = {
-        "groups": groups,
-        "feature_names": feature_names,
-        "missing": "refuse" if missing == "imputed" else missing,
-    }
-    options |= {"weights": weights, "covariates": covariates, "covariate_names": covariate_names}
-    return Bags(instances, offsets, ids, **options)
-
-
-def make_slice(start, stop, step) -> slice:
-    return slice(start, stop, step)
+    """Return `Bags` made of its parts, each validated again."""
+    missing = "refuse" if missing == "imputed" else missing
+    options = {"groups": groups, "feature_names": feature_names, "missing": missing, "weights": weights}
+    return Bags(instances, offsets, ids, **options, covariates=covariates, covariate_names=covariate_names)
 
 
 def make_dtype(empty: np.ndarray) -> np.dtype:
     return empty.dtype
-
-
-def make_masked(data: np.ndarray, mask: np.ndarray) -> np.ma.MaskedArray:
-    return np.ma.MaskedArray(data, mask)
 
 
 def make_random_state(state: dict) -> np.random.RandomState:
@@ -195,7 +155,7 @@ ALLOWED = {
     "NdArrayNode": {"numpy.ndarray"} | _NUMBERS,
     "TreeNode": {"sklearn.tree._tree.Tree"},
     CONSTRUCTOR: {f"{module}.{name}" for module, name in NAMES if module == __name__}
-    | {f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES},
+    | {"builtins.slice", "numpy.ma.MaskedArray", *(f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES)},
 }
 
 
@@ -209,30 +169,17 @@ class NotAllowed(Refused):
         super().__init__(f"it names {name}, which is no part of a bagwise model here, so nothing was loaded{hint}")
 
 
+@lru_cache(maxsize=10_000)
 def is_allowed(kind: str, module: str, name: str) -> bool:
-    """Return whether a node of this kind may name ``module.name``; no module outside the lists is imported.
-
-    Examples
-    --------
-    >>> is_allowed("ObjectNode", "sklearn.linear_model._ridge", "Ridge")
-    True
-    >>> is_allowed("ObjectNode", "os", "system"), is_allowed("FunctionNode", "os", "system")
-    (False, False)
-    >>> is_allowed("FunctionNode", "numpy", "log"), is_allowed("FunctionNode", "numpy", "fromfile")
-    (True, False)
-    """
+    """Return whether a node of this kind may name ``module.name``; no module outside the lists is imported."""
     if kind == "ObjectNode":
         return _is_allowed_class(module, name)
     if kind == "FunctionNode":
-        return _is_allowed_function(module, name)
+        if module in UFUNCS:
+            return isinstance(getattr(np, name, None), np.ufunc)
+        functions = {"sklearn.metrics._regression": METRICS, "sklearn.feature_selection._univariate_selection": SCORES}
+        return name in functions.get(module, ())
     return f"{module}.{name}" in ALLOWED.get(kind, ())
-
-
-def _is_allowed_function(module: str, name: str) -> bool:
-    if module in UFUNCS:
-        return isinstance(getattr(np, name, None), np.ufunc)
-    functions = {"sklearn.metrics._regression": METRICS, "sklearn.feature_selection._univariate_selection": SCORES}
-    return name in functions.get(module, ())
 
 
 def _is_allowed_class(module: str, name: str) -> bool:
@@ -246,8 +193,11 @@ def _is_allowed_class(module: str, name: str) -> bool:
         kind = _class_defined_in(module, name) if (module, name) in NAMES else None
         return kind is not None and (NAMES[module, name] in LISTED or issubclass(kind, BaseEstimator))
     if package == "sklearn" and part in PACKAGES:
+        from sklearn.gaussian_process.kernels import Kernel
+        from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
+
         kind = _class_defined_in(module, name)
-        return kind is not None and issubclass(kind, _types_of_scikit_learn())
+        return kind is not None and issubclass(kind, BaseEstimator | Kernel | BaseCrossValidator | BaseShuffleSplit)
     return False
 
 
@@ -260,10 +210,3 @@ def _class_defined_in(module: str, name: str) -> type | None:
             return None
         raise ImportError(f"this model needs {error.name}; install it, then open the model again") from error
     return value if inspect.isclass(value) and value.__module__ == module else None
-
-
-def _types_of_scikit_learn() -> tuple[type, ...]:
-    from sklearn.gaussian_process.kernels import Kernel
-    from sklearn.model_selection import BaseCrossValidator, BaseShuffleSplit
-
-    return BaseEstimator, Kernel, BaseCrossValidator, BaseShuffleSplit

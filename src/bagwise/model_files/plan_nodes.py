@@ -1,10 +1,8 @@
 """The plan of a model: nested nodes in JSON that name types, and the arrays that they refer to.
 
-`write` turns a fitted model into a plan and its arrays, and `build` makes the model again. Each node has a kind
-(``__loader__``), a module and a class; `names` decides which a plan may name. A node is checked before it is built.
-
-The state of an object consists of named attributes, none with the name of something that its class defines. Python
-looks at an object before its class: an attribute named like a method would be called instead of it.
+Each node has a kind (``__loader__``), a module and a class; `names` decides which a plan may name. A node is checked
+before it is built. The state of an object has no attribute that its class defines: Python looks at an object before its
+class, so an attribute named like a method would be called instead of it.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import io
 import json
 import math
 from collections.abc import Callable
-from functools import cache
 from importlib import import_module
 from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any
@@ -22,12 +19,11 @@ from typing import Any
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.model_files import names
-from bagwise.model_files.archive import AGAIN, Refused, check_array, read_array
+from bagwise.model_files.archive import AGAIN, Refused, read_array
 from bagwise.model_files.names import CONSTRUCTOR, OURS, PARTS, PLACES, NotAllowed, is_allowed, stable_name
 from bagwise.model_files.trees_and_networks import check_tree_sizes, short_tree, whole_tree
 
-PLAN = "schema.json"
+PLAN, MAKERS = "schema.json", "bagwise.model_files.names"
 
 
 # Write ----------------------------------------------------------------------------------------------------------------
@@ -49,7 +45,6 @@ class Writer:
         self.arrays: dict[str, bytes] = {}
         self._file_names: dict[bytes, str] = {}  # content of an array -> its file
         self._written: dict[int, tuple[np.ndarray, str]] = {}  # with the array, so that its id is not used again
-        self._allowed: set[tuple[str, str, str]] = set()
 
     def node(self, value) -> dict:
         for kinds, write in _WRITERS:
@@ -58,10 +53,8 @@ class Writer:
         return self._object(value)
 
     def _node(self, kind: str, module: str, name: str, **content) -> dict:
-        if (kind, module, name) not in self._allowed:
-            if not is_allowed(kind, module, name):
-                raise NotAllowed(f"{module}.{name}")
-            self._allowed.add((kind, module, name))
+        if not is_allowed(kind, module, name):
+            raise NotAllowed(f"{module}.{name}")
         if stable := stable_name(module, name):
             module, name = OURS, stable
         return {"__class__": name, "__module__": module, "__loader__": kind, **content}
@@ -69,11 +62,8 @@ class Writer:
     def _named(self, kind: str, named: Any, **content) -> dict:
         return self._node(kind, named.__module__, named.__name__, **content)
 
-    def _call(self, constructor: Any, *arguments) -> dict:
-        return self._named(CONSTRUCTOR, constructor, content=self.node(arguments))
-
-    def _plain(self, value):
-        return value
+    def _call(self, module: str, name: str, *arguments) -> dict:
+        return self._node(CONSTRUCTOR, module, name, content=self.node(arguments))
 
     def _sequence(self, value) -> dict:
         kind = next(kind for kind in (list, tuple, set) if isinstance(value, kind))
@@ -99,8 +89,9 @@ class Writer:
             self.arrays[file], self._written[id(value)] = data, (value, file)
         return node | {"file": self._written[id(value)][1]}
 
-    def _type(self, value: type) -> dict:
-        return self._named("TypeNode", value)
+    def _generator(self, value: np.random.Generator) -> dict:
+        bits: Any = value.bit_generator
+        return self._call(MAKERS, "make_generator", bits.state, bits.seed_seq.state)
 
     def _function(self, value) -> dict:
         name, module = value.__name__, getattr(value, "__module__", None)
@@ -123,23 +114,18 @@ class Writer:
 
 
 # The first that fits counts: a numpy float is a float, and a masked array an array.
-_WRITERS: list[tuple[Any, Callable]] = [
-    (np.ma.MaskedArray, lambda writer, value: writer._call(names.make_masked, value.data, value.mask)),
+_WRITERS: list[tuple[Any, Callable[[Writer, Any], Any]]] = [
+    (np.ma.MaskedArray, lambda writer, array: writer._call("numpy.ma", "MaskedArray", array.data, array.mask)),
     ((np.generic, np.ndarray), Writer._array),
-    ((str, int, float, type(None)), Writer._plain),
+    ((str, int, float, type(None)), lambda writer, value: value),
     ((list, tuple, set), Writer._sequence),
     (dict, Writer._dict),
-    (slice, lambda writer, value: writer._call(names.make_slice, value.start, value.stop, value.step)),
-    (Bags, lambda writer, value: writer._call(names.make_bags, *(getattr(value, part) for part in PARTS))),
-    (np.dtype, lambda writer, value: writer._call(names.make_dtype, np.empty(0, value))),
-    (np.random.RandomState, lambda writer, value: writer._call(names.make_random_state, value.get_state(legacy=False))),
-    (
-        np.random.Generator,
-        lambda writer, value: writer._call(
-            names.make_generator, value.bit_generator.state, value.bit_generator.seed_seq.state
-        ),
-    ),
-    (type, Writer._type),
+    (slice, lambda writer, value: writer._call("builtins", "slice", value.start, value.stop, value.step)),
+    (Bags, lambda writer, bags: writer._call(MAKERS, "make_bags", *(getattr(bags, part) for part in PARTS))),
+    (np.dtype, lambda writer, dtype: writer._call(MAKERS, "make_dtype", np.empty(0, dtype))),
+    (np.random.RandomState, lambda writer, rng: writer._call(MAKERS, "make_random_state", rng.get_state(legacy=False))),
+    (np.random.Generator, Writer._generator),
+    (type, lambda writer, kind: writer._named("TypeNode", kind)),
     ((FunctionType, BuiltinFunctionType, MethodType, np.ufunc, type(np.mean)), Writer._function),
 ]
 
@@ -156,8 +142,8 @@ _KEYS = {
 }
 
 
-def build(plan: dict, parts: dict[str, bytes]) -> tuple[Any, set[str]]:
-    """Return the model of a plan and the places of its types; no code of the file is run.
+def build(plan: dict, parts: dict[str, bytes]):
+    """Return the model of a plan; no code of the file is run.
 
     Anything unexpected is refused: types that are not allowed, unknown keys, arrays that are not what they claim to be,
     parts that no node uses.
@@ -166,7 +152,7 @@ def build(plan: dict, parts: dict[str, bytes]) -> tuple[Any, set[str]]:
     model = builder.value(plan)
     if idle := parts.keys() - builder.files - {PLAN}:
         raise Refused(f"its plan has no use for {len(idle):,} of its parts (see {min(idle)!r}); {AGAIN}")
-    return model, {f"{module}.{name}" for _, module, name in builder.allowed}
+    return model
 
 
 class Builder:
@@ -175,7 +161,6 @@ class Builder:
     def __init__(self, parts: dict[str, bytes]):
         self.parts = parts
         self.files: set[str] = set()  # that were read
-        self.allowed: set[tuple[str, str, str]] = set()
         self._arrays: dict[tuple[str, str], Any] = {}  # so that an array that is used twice is one array again
 
     def value(self, node):
@@ -197,9 +182,8 @@ class Builder:
             if module != OURS or name not in PLACES:
                 raise NotAllowed(f"{module}.{name}")
             module, name = PLACES[name]
-        if (kind, module, name) not in self.allowed and not is_allowed(kind, module, name):
+        if not is_allowed(kind, module, name):
             raise NotAllowed(f"{module}.{name}")
-        self.allowed.add((kind, module, name))
         if node.keys() - _NODE - _KEYS.get(kind, {"content"}):
             raise Refused(f"a node for {module}.{name} has unknown keys; {AGAIN}")
         return kind
@@ -220,7 +204,13 @@ class Builder:
 
     def _array(self, node):
         if "file" not in node:
-            return self._objects(node)
+            shape, values = tuple(node["shape"]), self.values(node["content"])
+            if math.prod(shape) != len(values):
+                raise Refused(f"an array of objects has {len(values)} and the shape {shape}; {AGAIN}")
+            objects = np.empty(len(values), dtype=object)
+            for i, value in enumerate(values):  # singly, because numpy would look into lists
+                objects[i] = value
+            return objects.reshape(shape)
         key = file, kind = node["file"], node["__class__"]
         if key not in self._arrays:
             array = self.file(file)
@@ -233,18 +223,8 @@ class Builder:
         """Return an array of the file."""
         if name not in self.parts:
             raise Refused(f"an array is missing; {AGAIN}")
-        check_array(name, self.parts[name])
         self.files.add(name)
-        return read_array(self.parts[name])
-
-    def _objects(self, node):
-        shape, values = tuple(node["shape"]), self.values(node["content"])
-        if math.prod(shape) != len(values):
-            raise Refused(f"an array of objects has {len(values)} and the shape {shape}; {AGAIN}")
-        array = np.empty(len(values), dtype=object)
-        for i, value in enumerate(values):  # singly, because numpy would look into lists
-            array[i] = value
-        return array.reshape(shape)
+        return read_array(name, self.parts[name])
 
     def _call(self, node):
         return type_of(node)(*self.value(node["content"]))
@@ -282,29 +262,13 @@ _BUILDERS: dict[str, Callable] = {
 }
 
 
-@cache
-def _imported(module: str, name: str):
-    return getattr(import_module(module), name)
-
-
 def type_of(node: dict):
     """Return the class or function that a checked node names."""
     module, name = node["__module__"], node["__class__"]
-    return _imported(*(PLACES[name] if module == OURS else (module, name)))
+    module, name = PLACES[name] if module == OURS else (module, name)
+    return getattr(import_module(module), name)
 
 
 def is_taken(kind: type, name: str) -> bool:
-    """Return whether a class defines this name, other than as the default of a parameter of its constructor.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LassoLars
-    >>> [is_taken(LassoLars, name) for name in ("predict", "_parameter_constraints", "coef_", "positive")]
-    [True, True, False, False]
-    """
-    return hasattr(kind, name) and name not in _parameters(kind)
-
-
-@cache
-def _parameters(kind: type) -> frozenset[str]:
-    return frozenset(inspect.signature(kind).parameters)
+    """Return whether a class defines this name, other than as the default of a parameter of its constructor."""
+    return hasattr(kind, name) and name not in inspect.signature(kind).parameters

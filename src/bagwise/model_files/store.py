@@ -5,38 +5,26 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable
-from hashlib import blake2b
+from hashlib import file_digest
 from pathlib import Path
 from typing import Any
 
 from bagwise.io.atomic_files import refuse_unwritable, replace_file
 from bagwise.model_files.fingerprint import digest
 
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)  # for other content
 WAY_OUT = "give another folder to --work (work=), or delete this one"
 
 
 class Store:
     """Results of some work by key: in memory, or as ``cells/KEY.json`` with the files attached to them.
 
-    Files are written atomically and contain a checksum. If the process is killed, only the result being computed is
-    lost. Two processes may share a folder. Results of other data or of a changed method are never used, because their
-    keys differ.
+    Files are written atomically and contain a checksum, and two processes may share a folder. Results of other data or
+    of a changed method are never used, because their keys differ.
 
     Parameters
     ----------
-    path : path, optional
-        The folder; it is created if it does not exist. None keeps results in memory.
-    noun : str, default "cell"
-        What a result is called in warnings.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> store = Store(tempfile.mkdtemp())
-    >>> store.write("ab12", {"rmse": 0.1})
-    >>> store.read("ab12"), store.read("cd34")
-    ({'rmse': 0.1}, None)
+    path : path of the folder, which is created; None keeps results in memory
+    noun : what a result is called in warnings
     """
 
     def __init__(self, path: Path | str | None = None, *, noun: str = "cell"):
@@ -45,7 +33,7 @@ class Store:
         self._results: dict[str, Any] = {}
         if self.path is not None:
             if self.path.exists() and not self.path.is_dir():
-                raise NotADirectoryError(f"{self.path} is a file; results need a folder. Give the path of a folder.")
+                raise NotADirectoryError(f"{self.path} is a file; finished work needs a folder. Give another path.")
             self.cells = self.path / "cells"
             self.cells.mkdir(parents=True, exist_ok=True)
 
@@ -62,10 +50,8 @@ class Store:
         noun : what a result is called in warnings
         """
         path = Path(path)
-        if path.exists() and not path.is_dir():
-            raise NotADirectoryError(f"{path} is a file; finished work needs a folder. Give the path of a folder.")
         refuse_unwritable(path)
-        names = {file.name for file in path.iterdir()} if path.exists() else set()
+        names = {file.name for file in path.iterdir()} if path.is_dir() else set()
         if "work.json" not in names and any(name != "cells" and name[0] != "." for name in names):
             raise ValueError(f"{path} contains files that do not belong to a {work}; {WAY_OUT}")
         store, record = cls(path, noun=noun), {"work": work, "versions": library, **data}
@@ -92,22 +78,17 @@ class Store:
         """Return the result of a key; None if there is none, or (with a warning) if one of its files is damaged."""
         if self.path is None:
             return self._results.get(key)
-        path, problem = self.file(key), "is damaged or cut short"
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            if content.pop("digest") == _seal(content):
-                sums = content["files"].items()
-                odd = [ending for ending, checksum in sums if self._sum(content["key"], ending) != checksum]
-                if content["key"] != key:
-                    problem = f"holds the result of another {self.noun}"
-                elif odd:
-                    path, problem = self.file(key, odd[0]), "is damaged or missing"
-                else:
-                    return content["result"]
-        except FileNotFoundError:
+        path = self.file(key)
+        if not path.exists():
             return None
-        except UNREADABLE:
-            pass
+        content, problem = _read_sealed(path), "is damaged or cut short"
+        if content is not None and content["key"] != key:
+            problem = f"holds the result of another {self.noun}"
+        elif content is not None:
+            files = [ending for ending, checksum in content["files"].items() if self._sum(key, ending) != checksum]
+            if not files:
+                return content["result"]
+            path, problem = self.file(key, files[0]), "is damaged or missing"
         if key not in self.damaged:
             self.damaged.add(key)
             warnings.warn(f"{path} {problem}; its {self.noun} will be run again", UserWarning, stacklevel=3)
@@ -125,38 +106,39 @@ class Store:
 
     def read_record(self, name: str) -> dict | None:
         """Return the document ``NAME.json`` about the whole folder; None if there is none, or it is damaged."""
-        if self.path is None:
-            return None
-        try:
-            content = json.loads((self.path / f"{name}.json").read_text(encoding="utf-8"))
-            return content if content.pop("digest") == _seal(content) else None
-        except UNREADABLE:
-            return None
+        return None if self.path is None else _read_sealed(self.path / f"{name}.json")
 
     def write_record(self, name: str, record: dict) -> None:
         """Write a document about the whole folder; a damaged one is replaced, with a warning that names it."""
         if self.path is None:
             return
         path = self.path / f"{name}.json"
-        if path.exists() and self.read_record(name) is None:
+        if path.exists() and _read_sealed(path) is None:
             text = f"{path} is damaged or cut short; it is written again, and finished results are kept"
             warnings.warn(text, UserWarning, stacklevel=3)
         write_sealed(path, record)
 
     def _sum(self, key: str, ending: str) -> str | None:
-        path, total = self.file(key, ending), blake2b(digest_size=16)
-        if not path.exists():
+        try:
+            with self.file(key, ending).open("rb") as file:
+                return file_digest(file, "blake2b").hexdigest()
+        except FileNotFoundError:
             return None
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                total.update(block)
-        return total.hexdigest()
 
 
 def write_sealed(path: Path, content: dict) -> None:
+    """Write a JSON document with a checksum, atomically."""
     content = json.loads(json.dumps(content))  # JSON turns numeric keys into text; seal the text
     text = json.dumps(content | {"digest": _seal(content)})
     replace_file(path, lambda whole: whole.write_text(text, encoding="utf-8"))
+
+
+def _read_sealed(path: Path) -> dict | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return content if content.pop("digest") == _seal(content) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):  # for other content
+        return None
 
 
 def _seal(content: dict) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from bagwise.bags.frames import as_list
-from bagwise.bags.validation import ParameterError
+from bagwise.bags.validation import ParameterError, ParameterTypeError
 
 NEEDED = ("bag", "missing", "fill_values", "weights", "bag_features", "decimal")
 
@@ -16,20 +17,7 @@ def training_columns(header: dict) -> dict:
 
 
 def columns_at_fit(header: dict, source, *, more: tuple[str, ...] = ()) -> dict:
-    """Return how to read a new table for a model, as keywords of `bagwise.load`.
-
-    Parameters
-    ----------
-    header : what `bagwise.model_files.read_header` returns
-    source : path of the new table, or a list of paths
-    more : further keywords, such as "target" and "groups", which predictions do not need
-
-    Examples
-    --------
-    >>> header = {"feature_names": ["red"], "training": {"columns": {"bag": "site", "target": "aod"}}}
-    >>> columns_at_fit(header, "new.csv")
-    {'bag': 'site', 'features': ['red']}
-    """
+    """Return how to read new tables for a model, as keywords of `bagwise.load`; ``more`` names further ones to keep."""
     from bagwise.io.array_files import holds_bags
 
     columns, path = training_columns(header), str(as_list(source)[0])
@@ -47,22 +35,30 @@ def load_like_training(header: dict, source, how: dict, second: str | None = Non
     """
     from bagwise.io.load import load_to_score
 
-    if second is not None:
-        frame = read_second_table(second, how)
-        return load_to_score(source, **how, **({"targets": frame} if frame.num_columns > 1 else {}))
     try:
+        if second is not None:
+            frame = read_second_table(second, how)
+            return load_to_score(source, **how, **({"targets": frame} if frame.num_columns > 1 else {}))
         return load_to_score(source, **how)
-    except ParameterError as error:
-        if "targets" not in training_columns(header) or error.parameter not in ("bag_features", "target", "groups"):
+    except ParameterTypeError as error:
+        # a column of the model cannot be left out, nor be read in another way than at fit
+        problem = re.split("; encode it|, or leave the column out|, or name it in", str(error))[0]
+        if problem == str(error):
             raise
-        way_out = "; the model was fitted with a second table: give one with --targets"
-        raise ParameterError("targets", error.args[-1], way_out) from None
+        needed = "the model was fitted with numbers in this column and needs them"
+        raise ParameterTypeError(error.parameter, f"{problem}; {needed}") from None
+    except ParameterError as error:
+        lacks_second = second is None and "targets" in training_columns(header)
+        if not lacks_second or error.parameter not in ("bag_features", "target", "groups"):
+            raise
+        way_out = "the model was fitted with a second table: give one with --targets"
+        raise ParameterError("targets", f"{error}; {way_out}") from None
 
 
 def load_to_predict(header: dict, source, how: dict, second: str | None = None, target=None) -> tuple:
     """Return bags, and the targets if they are named; bags of a second table may lack a target."""
     from bagwise.io.columns import Roles
-    from bagwise.io.tables import known_targets
+    from bagwise.io.second_table import known_targets
 
     if second is None or target is None:
         return load_like_training(header, source, how | ({"target": target} if second is None else {}), second)
@@ -76,7 +72,7 @@ def load_to_predict(header: dict, source, how: dict, second: str | None = None, 
 def read_second_table(path: str, how: dict):
     """Return the columns of a second table that the keywords of `bagwise.load` name."""
     from bagwise.io.columns import Roles, is_made_of
-    from bagwise.io.tables import read_files
+    from bagwise.io.table_files import read_files
 
     frame = read_files(path, Roles(bag=how.get("bag")), decimal=how.get("decimal", "."))
     if frame is None:

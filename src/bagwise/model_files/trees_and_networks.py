@@ -50,17 +50,49 @@ def whole_tree(state: dict, tree) -> dict:
         nodes[name] = short[column]
     nodes["threshold"] = np.where(leaf, -2.0, short["number"])
     nodes["impurity"] = nodes["weighted_n_node_samples"] = np.nan
-    values = np.where(leaf, short["number"], np.nan).reshape(-1, 1, 1)
-    return state | {"nodes": nodes, "values": values}
+    return state | {"nodes": nodes, "values": np.where(leaf, short["number"], np.nan).reshape(-1, 1, 1)}
 
 
-def check_tree(tree, holder) -> None:
+def check_compiled(model) -> None:
+    """Refuse a model that holds a tree or a network which leads out of its arrays."""
+    for holder, part in walk_parts(model):
+        kinds = [(kind.__module__, kind.__name__) for kind in type(part).__mro__]
+        if any(module.startswith("sklearn.ensemble.") for module, _ in kinds):
+            _check_forest(part)
+        for kind in kinds:
+            if check := _CHECKS.get(".".join(kind)):
+                check(part, holder)
+
+
+def walk_parts(model) -> Iterator[tuple[object, object]]:
+    """Yield (holder, part) for each part of a model; the holder has it as an attribute, perhaps inside a list.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> [(type(holder).__name__, part) for holder, part in walk_parts(Ridge(alpha=[2.5]))][-1]
+    ('Ridge', 2.5)
+    """
+    waiting, visited = [(None, model)], set()
+    while waiting:
+        holder, part = waiting.pop()
+        yield holder, part
+        if isinstance(part, dict | list | tuple | set):
+            waiting.extend((holder, value) for value in (part.values() if isinstance(part, dict) else part))
+        elif isinstance(part, np.ndarray) and part.dtype == object:
+            waiting.extend((holder, value) for value in part.ravel())
+        if hasattr(part, "__dict__") and id(part) not in visited:
+            visited.add(id(part))
+            waiting.extend((part, value) for value in vars(part).values())
+
+
+def _check_tree(tree, holder) -> None:
     """Check a tree of a decision tree or a forest."""
     first_child = tree.children_left
     check_splits(first_child, tree.children_right, tree.feature, first_child == -1, _width(holder))
 
 
-def check_predictor(tree, holder) -> None:
+def _check_predictor(tree, holder) -> None:
     """Check a tree of histogram boosting, whose holder checks the width only without preprocessor, outside of fit."""
     if getattr(holder, "_preprocessor", None) is not None or hasattr(holder, "_in_fit"):
         raise Refused(f"a tree gets the output of a preprocessor, which instance features never need; {AGAIN}")
@@ -70,8 +102,13 @@ def check_predictor(tree, holder) -> None:
     check_splits(rows["left"], rows["right"], rows["feature_idx"], rows["is_leaf"] != 0, _width(holder))
 
 
-def check_forest(forest, holder=None) -> None:
+def _check_forest(forest) -> None:
     """Check that the trees of a forest have its number of features, which only the forest compares."""
+    from sklearn.ensemble._forest import BaseForest
+    from sklearn.ensemble._gb import BaseGradientBoosting
+
+    if not isinstance(forest, BaseForest | BaseGradientBoosting):
+        return
     for member in np.asarray(getattr(forest, "estimators_", ()), dtype=object).ravel():  # a parameter is not fitted
         if not hasattr(member, "tree_"):  # such as a set of trees
             raise Refused(f"a forest holds a {type(member).__name__} where a tree should be; {AGAIN}")
@@ -106,22 +143,7 @@ def _width(holder) -> int:
     return width
 
 
-NETWORK = "bagwise.instances.networks.cpu.NetworkEnsemble"
-TREES = {"sklearn.tree._tree.Tree", "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"}
-
-
-def check_compiled(model, names: set[str]) -> None:
-    """Refuse a model, made of types of these names, that holds a tree or a network which leads out of its arrays."""
-    checks = _checks(names)
-    if not checks:
-        return
-    for holder, part in walk_parts(model):
-        for kind, check in checks:
-            if isinstance(part, kind):
-                check(part, holder)
-
-
-def check_network(network, holder=None) -> None:
+def _check_network(network, holder) -> None:
     """Check that the arrays of a `NetworkEnsemble` have the shapes that its sizes require."""
     from bagwise.instances.networks.cpu import BIAS_AT, COLUMNS, layout
 
@@ -129,58 +151,16 @@ def check_network(network, holder=None) -> None:
     if not all(type(size) is int and size > 0 for size in sizes) or len(sizes) < 2 or sizes[-1] != 1:
         raise Refused(f"a network has the sizes {sizes}; {AGAIN}")
     last = layout(sizes)[-1]
-    shapes: dict[str, tuple] = {"parameters": (count, last[BIAS_AT] + last[COLUMNS])}
-    shapes |= dict.fromkeys(("x_shift", "x_factor"), (count, sizes[0])) | dict.fromkeys(
-        ("y_shift", "y_scale"), (count,)
-    )
+    shapes = {"parameters": (count, last[BIAS_AT] + last[COLUMNS]), "y_shift": (count,), "y_scale": (count,)}
+    shapes |= {"x_shift": (count, sizes[0]), "x_factor": (count, sizes[0])}
     for name, shape in shapes.items():
         if getattr(network, name).shape != shape:
             raise Refused(f"the {name} of a network do not have the shape {tuple(map(int, shape))}; {AGAIN}")
 
 
-def walk_parts(model) -> Iterator[tuple[object, object]]:
-    """Yield (holder, part) for each part of a model; the holder has it as an attribute, perhaps inside a list.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import Ridge
-    >>> [(type(holder).__name__, part) for holder, part in walk_parts(Ridge(alpha=[2.5]))][-1]
-    ('Ridge', 2.5)
-    """
-    waiting, visited = [(None, model)], set()
-    while waiting:
-        holder, part = waiting.pop()
-        yield holder, part
-        waiting.extend((holder, value) for value in _items(part))
-        if hasattr(part, "__dict__") and id(part) not in visited:
-            visited.add(id(part))
-            waiting.extend((part, value) for value in vars(part).values())
-
-
-def _items(part) -> list:
-    if isinstance(part, dict):
-        return list(part.values())
-    if isinstance(part, np.ndarray):
-        return part.ravel().tolist() if part.dtype == object else []
-    return list(part) if isinstance(part, list | tuple | set) else []
-
-
-def _checks(names: set[str]) -> list[tuple]:
-    """Return (type, check) for the types that a model names; others are not imported."""
-    checks = []
-    if names & TREES:
-        from sklearn.ensemble._forest import BaseForest
-        from sklearn.ensemble._gb import BaseGradientBoosting
-        from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
-        from sklearn.tree._tree import Tree
-
-        checks = [
-            (Tree, check_tree),
-            (TreePredictor, check_predictor),
-            (BaseForest | BaseGradientBoosting, check_forest),
-        ]
-    if NETWORK in names:
-        from bagwise.instances.networks.cpu import NetworkEnsemble
-
-        checks.append((NetworkEnsemble, check_network))
-    return checks
+# By the only names under which a file may hold them, so that nothing is imported for other models.
+_CHECKS = {
+    "sklearn.tree._tree.Tree": _check_tree,
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor": _check_predictor,
+    "bagwise.instances.networks.cpu.NetworkEnsemble": _check_network,
+}

@@ -7,8 +7,9 @@ from numbers import Real
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import check_options, within_range
+from bagwise.bags.checks import within_range
 from bagwise.bags.segments import segment_sum
+from bagwise.bags.validation import check_options
 from bagwise.instances.networks.cpu import BIAS_AT, NetworkEnsemble, layers, layout
 from bagwise.regressors.attention.attention_regressor import Scale, checked_recipe
 from bagwise.regressors.attention.network import Data, Member, Network, Split, train_members
@@ -132,7 +133,7 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
         if self.aggregate == "sum":
             total = exposures(bags)
             y, weight = y / total, weight * total
-            self._remember_exposures(bags)
+            self.remember_exposures(total, weighted=bags.weights is not None)
             self.remember_targets(y, weight)
         fold = few_folds(bags, self.folds, recipe.seed)
         counted = weight > 0

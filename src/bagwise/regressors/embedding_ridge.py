@@ -1,7 +1,4 @@
-"""Ridge regression on an embedding that is chosen with the penalty, and a blend of several.
-
-`EmbeddingRidge` is the last stage of most methods, `PredictionBlend` that of instance-kme.
-"""
+"""Ridge regression on an embedding that is chosen with the penalty, and a blend of several."""
 
 from __future__ import annotations
 
@@ -13,38 +10,33 @@ from typing import ClassVar
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
 from sklearn.utils.metaestimators import _BaseComposition, available_if
 
 from bagwise.bags import Bags, bag_folds
-from bagwise.bags.checks import check_options
-from bagwise.bags.folds import some_of
 from bagwise.bags.segments import pooled
-from bagwise.bags.validation import bags_of, name_bags, warn_user
+from bagwise.bags.validation import bags_of, check_options, name_bags, warn_user
 from bagwise.embeddings import KernelMean
 from bagwise.embeddings.summaries import CovariatesBeside, Embedding
 from bagwise.execution.resources import one_thread
 from bagwise.metrics import absolute, get_metric
-from bagwise.regressors.pipeline import AdditiveMixin, BagRegressor
+from bagwise.regressors.pipeline import SLACK, AdditiveMixin, BagRegressor, EmbeddingGrid
 from bagwise.regressors.ridge_path import RidgePath
-from bagwise.regressors.target_limits import SLACK
 
 FAR = 0.1  # of the range of training predictions: farther out, predictions of bags are unreliable
 
 
-class EmbeddingRidge(AdditiveMixin, BagRegressor):
+class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
     r"""Ridge regression on an embedding whose parameters, like the penalty, are chosen by leave-one-bag-out.
 
-    Each setting of ``grid`` embeds the bags and runs the whole penalty path once; the exact left-out errors of all
-    are compared (left out by group when the bags carry groups), and the best is kept. Nothing is refitted per
-    fold, so a grid of 14 bandwidths x 16 penalties x 2 kernels is 28 small decompositions.
+    Each setting of ``grid`` embeds the bags and runs the whole penalty path once; the setting with the smallest exact
+    left-out error is kept (left out by group when the bags carry groups). Nothing is refitted per fold.
 
-    When the embedding is a mean over instances (`KernelMean`, `Pool` of means) and the head is linear, the prediction
-    of a bag is the mean over its instances of one function h, and `contributions` returns h of each instance, divided
-    by the size of its bag: they sum to the prediction exactly.
+    When the embedding is a mean over instances (`KernelMean`, `Pool` of means), the prediction of a bag is the mean
+    over its instances of one function h, and `contributions` returns h of each instance, divided by the size of its
+    bag: they sum to the prediction exactly.
 
-    Covariates of the bags become columns next to the embedding's rows, standardised and on a common scale, under the
-    same penalty (see `CovariatesBeside`); a `SecondKernel` reads them itself.
+    Covariates of the bags become columns next to the embedding's rows, under the same penalty (see `CovariatesBeside`);
+    a `SecondKernel` reads them itself.
 
     Parameters
     ----------
@@ -55,38 +47,34 @@ class EmbeddingRidge(AdditiveMixin, BagRegressor):
     grid : dict, optional
         Lists of values for parameters of the embedding, among which the left-out error chooses.
     offset : {"none", "mean", "median"}, default="none"
-        What the penalty shrinks the prediction of a bag towards: a constant; or the mean or median of its instances,
-        for bags of instance predictions. Then the head learns what to add to the mean, h(t) = t + g(t), and where there
-        is nothing to learn the method falls back on the mean. With the median the prediction is no sum over instances.
+        What the penalty shrinks the prediction of a bag towards: a constant; or, for bags of instance predictions,
+        their mean or median, to which the head learns what to add. With the median the prediction is no sum over
+        instances.
     slack : float or None, default=0.5
         How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
 
     Attributes
     ----------
-    embedding_, head_ : fitted embedding and head
-        Those of the best setting.
-    setting_ : dict
+    setting_, embedding_, head_ : dict, fitted embedding, fitted head
         The setting chosen.
-    error_ : float
-        Mean squared left-out error of that setting.
-    residuals_ : ndarray of shape (n_bags,)
-        Left-out residuals of the training bags.
+    error_, residuals_ : float, ndarray of shape (n_bags,)
+        Its mean squared left-out error, and the left-out residuals of the training bags.
     search_ : list of (setting, penalty, error)
         The best penalty of each setting.
 
     Examples
     --------
-    >>> import numpy as np, bagwise as bw
+    >>> import bagwise as bw
     >>> from bagwise.kernels import Gaussian
     >>> from bagwise.regressors import EmbeddingRidge
-    >>> rng = np.random.default_rng(0)
-    >>> bags = bw.from_arrays([rng.normal(scale=s, size=30) for s in np.linspace(1, 3, 40)])
-    >>> model = EmbeddingRidge(grid={"kernel": [Gaussian(0.5), Gaussian(1.0)]}).fit(bags, np.linspace(1, 3, 40))
-    >>> bool(model.score(bags, np.linspace(1, 3, 40)) > 0.8)
+    >>> bags, y = bw.datasets.make_gaussian(40, instances=30)
+    >>> model = EmbeddingRidge(grid={"kernel": [Gaussian(0.5), Gaussian(1.0)]}).fit(bags, y)
+    >>> bool(model.score(bags, y) > 0.8)
     True
     """
 
     _reads: ClassVar = {"allow_weights": True, "apart": True}
+    _embedding: ClassVar = KernelMean
 
     def __init__(self, embedding=None, head=None, *, grid=None, offset: str = "none", slack: float | None = SLACK):
         self.embedding = embedding
@@ -105,11 +93,7 @@ class EmbeddingRidge(AdditiveMixin, BagRegressor):
         self.fit_embedded(embedded, y - self._offset(bags), weight, groups, bags.covariates)
 
     def fit_embedded(self, embedded, y, weight=None, groups=None, covariates=None) -> EmbeddingRidge:
-        """Fit when bags are known by their rows alone.
-
-        ``embedded`` yields (setting, fitted embedding, rows) for each of `settings`; rows are arrays or `RowBlocks`,
-        and y is relative to the offset.
-        """
+        """Fit to (setting, fitted embedding, rows) for each setting; rows may be `RowBlocks`, y is minus the offset."""
         best, self.search_ = None, []
         with one_thread():
             for setting, embedding, rows in embedded:
@@ -122,24 +106,13 @@ class EmbeddingRidge(AdditiveMixin, BagRegressor):
         return self
 
     def fresh_head(self) -> RidgePath:
-        """Return the unfitted head.
-
-        A shallow copy, as a fit changes no parameter; a clone would copy the penalties one by one.
-        """
+        """Return an unfitted head: a shallow copy, because a clone would copy the penalties one by one."""
         return copy(self.head) if self.head is not None else RidgePath()
 
     @property
     def additive_(self) -> bool:
         """Whether the prediction is a sum over instances: rows that are means, and no median added to them."""
         return super().additive_ and self.offset != "median"
-
-    def settings(self) -> list[dict]:
-        """Return the settings to try, in order."""
-        return list(ParameterGrid(self.grid or {}))
-
-    def embedding_for(self, setting: dict):
-        """Return an unfitted embedding with this setting."""
-        return clone(self.embedding if self.embedding is not None else KernelMean()).set_params(**setting)
 
     def check_offset(self, n_features: int) -> None:
         """Refuse an offset for bags that are not instance predictions."""
@@ -182,10 +155,7 @@ class EmbeddingRidge(AdditiveMixin, BagRegressor):
         return 0.0 if self.offset == "none" else pooled(bags, self.offset)
 
     def _warn_of_extrapolation(self, bags) -> None:
-        """Warn if instance predictions in units of the label are far outside the range of training.
-
-        With a small penalty the prediction of a bag may take any value there.
-        """
+        """Warn if instance predictions in units of the label are far outside the range of training."""
         embedding = self.embedding_
         if not isinstance(embedding, KernelMean) or embedding.units != "label" or embedding.beyond == "clip":
             return
@@ -224,8 +194,8 @@ def blend_weights(
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
     of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v is parallel to w, and w = v / Σ v exactly. Absolute errors are squared errors whose weight is
-    one over the absolute residual: a few rounds of the same, each with the weights of the round before.
+    grows with a: so v is parallel to w, and w = v / Σ v exactly. Absolute errors are squared errors weighted by one
+    over the absolute residual of the round before.
 
     Parameters
     ----------
@@ -270,10 +240,7 @@ def least_squares(errors: np.ndarray) -> np.ndarray:
 
 
 def least_absolute(errors: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return the weights on the simplex with the smallest absolute error, by reweighted least squares.
-
-    The weights are those of the best round, which need not be the last.
-    """
+    """Return the weights on the simplex with the smallest absolute error, those of the best reweighted round."""
     weights = np.ones(errors.shape[1]) / errors.shape[1]
     best, least = weights, np.inf
     smallest = 1e-6 * np.abs(errors).mean() or 1.0
@@ -293,17 +260,16 @@ def root_weights(sample_weight, n: int) -> np.ndarray:
     return np.ones(n) if sample_weight is None else np.sqrt(sample_weight / np.mean(sample_weight))
 
 
-class PredictionBlend(BagRegressor, _BaseComposition):
+class PredictionBlend(AdditiveMixin, BagRegressor, _BaseComposition):
     r"""Regress on the instance predictions of several learners in several ways, and blend the results.
 
-    A bag has a column of instance predictions for each learner. A reading is a ridge on an embedding of one
-    column: on its kernel mean, as a correction to the mean or to the median of the column, or on its quantiles. Every
-    reading of every column has exact left-out predictions of the training bags, Z, and the blend is
+    A bag has a column of instance predictions for each learner. A reading is a ridge on an embedding of one column.
+    Each reading of each column has exact left-out predictions of the training bags, Z, and the blend is
 
         ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1.
 
-    Predictions of new instances are clipped to the range of training. A reading that cannot be fitted is left out with
-    a warning.
+    New instance predictions are clipped to the range of training. A reading that cannot be fitted is left out with a
+    warning.
 
     Parameters
     ----------
@@ -314,18 +280,12 @@ class PredictionBlend(BagRegressor, _BaseComposition):
 
     Attributes
     ----------
-    weights_ : dict of str to float
-        Weights above zero, by "learner:reading".
-    readings_ : dict of str to EmbeddingRidge
-        Fitted readings with a weight above zero, by "learner:reading".
-    error_ : float
-        Mean squared left-out error of the blend.
-    residuals_ : ndarray of shape (n_bags,)
-        Left-out residuals of the training bags.
-    additive_ : bool
-        Whether the prediction is an exact sum over instances.
-    additive_share_ : float
-        Total weight of the readings that are such sums.
+    weights_, readings_ : dict of str to float, dict of str to EmbeddingRidge
+        Weights above zero and their fitted readings, by "learner:reading".
+    error_, residuals_ : float, ndarray of shape (n_bags,)
+        Mean squared left-out error of the blend, and the left-out residuals of the training bags.
+    additive_, additive_share_ : bool, float
+        Whether the prediction is an exact sum over instances, and the total weight of the readings that are.
     learner_weights_ : ndarray of shape (n_learners,)
         Total weight of the readings of each learner.
 
@@ -362,22 +322,45 @@ class PredictionBlend(BagRegressor, _BaseComposition):
     def _fit(self, bags, y, weight) -> None:
         self.learners_ = list(bags.feature_names or map(str, range(bags.n_features)))
         self.range_ = bags.instances.min(axis=0), bags.instances.max(axis=0)
-        fold = bag_folds(bags, "auto", random_state=self.random_state)
-        self.keep_readings(self._fit_readings(bags, y, weight), y, weight, fold)
+        columns = {learner: self._column(bags, j) for j, learner in enumerate(self.learners_)}
+        fitted = self.fit_readings(columns.items(), lambda reading, column: clone(reading).fit(column, y, weight))
+        self.keep_readings(fitted, y, weight, bag_folds(bags, "auto", random_state=self.random_state))
+
+    def fit_readings(self, columns, fit) -> dict:
+        """Return the readings that can be fitted to (learner, column of predictions), by "learner:reading"."""
+        fitted, failed = {}, None
+        for learner, column in columns:
+            for name, reading in self.readings:
+                try:
+                    fitted[f"{learner}:{name}"] = fit(reading, column)
+                except (ValueError, np.linalg.LinAlgError) as error:
+                    failed = error
+                    warn_user(f"the reading {name!r} of {learner!r} is left out: {error}")
+        if not fitted:
+            raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
+        return fitted
 
     def keep_readings(self, fitted: dict, y, weight, fold: np.ndarray) -> None:
         """Blend fitted readings, by "learner:reading"; ``fold`` is the fold of each bag in the error estimate."""
         names = [name for name, model in fitted.items() if np.isfinite(model.residuals_).all()] or list(fitted)
         Z = np.column_stack([y - fitted[name].residuals_ for name in names])
-        is_finite = np.isfinite(Z).all()
-        weights = blend_weights(Z, y, weight) if is_finite else np.full(len(names), 1 / len(names))
+        errors = (y[:, None] - Z) * root_weights(weight, len(y))[:, None]
+        if np.isfinite(errors).all():
+            weights, blend = least_squares(errors), np.empty(len(y))
+            for k in range(fold.max() + 1):
+                blend[fold == k] = Z[fold == k] @ least_squares(errors[fold != k])
+        else:
+            weights = np.full(len(names), 1 / len(names))
+            blend = Z @ weights
         self.weights_ = {name: float(w) for name, w in zip(names, weights, strict=True) if w > 0}
         self.readings_ = {name: fitted[name] for name in self.weights_}
-        self.residuals_ = y - (self._left_out(Z, y, weight, fold) if is_finite else Z @ weights)
+        self.residuals_ = y - blend
         self.error_ = float(np.average(self.residuals_**2, weights=weight))
 
     def _predict(self, bags) -> np.ndarray:
-        return self._blended("unlimited", bags)
+        columns = {learner: self._column(bags, j) for j, learner in enumerate(self.learners_)}
+        parts = ((weight, name, columns[name.rpartition(":")[0]]) for name, weight in self.weights_.items())
+        return sum(weight * self.readings_[name].unlimited(column) for weight, name, column in parts)
 
     @property
     def additive_share_(self) -> float:
@@ -387,64 +370,20 @@ class PredictionBlend(BagRegressor, _BaseComposition):
     def learner_weights_(self) -> np.ndarray:
         totals = dict.fromkeys(self.learners_, 0.0)
         for name, weight in self.weights_.items():
-            totals[_learner(name)] += weight
+            totals[name.rpartition(":")[0]] += weight
         return np.array(list(totals.values()))
 
     @property
     def additive_(self) -> bool:
         return all(model.additive_ for model in self.readings_.values())
 
-    @available_if(attrgetter("additive_"))
-    def predict_instances(self, bags) -> np.ndarray:
-        """Return the prediction for each instance as a bag of its own."""
-        return self._blended("predict_instances", self._checked(bags))
-
-    @available_if(attrgetter("additive_"))
-    def contributions(self, bags) -> np.ndarray:
-        """Return the contribution of each instance to its bag's prediction: its share times its own prediction."""
-        bags = self._checked(bags)
-        return self.limited_contributions(self.predict_instances(bags) * bags.shares(), bags)
+    predict_instances = available_if(attrgetter("additive_"))(AdditiveMixin.predict_instances)
+    contributions = available_if(attrgetter("additive_"))(AdditiveMixin.contributions)
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
         """Return the mean squared error of a fresh fit on these bags, each bag (group) left out in turn."""
         return clone(self).fit(bags, y, sample_weight).error_
 
-    def _fit_readings(self, bags: Bags, y, weight) -> dict:
-        """Fit each reading on each column, and return those that can be fitted, by "learner:reading"."""
-        fitted, failed = {}, None
-        for j, learner in enumerate(self.learners_):
-            column = self._column(bags, j)
-            for name, reading in self.readings:
-                try:
-                    fitted[f"{learner}:{name}"] = clone(reading).fit(column, y, weight)
-                except (ValueError, np.linalg.LinAlgError) as error:
-                    failed = error
-                    warn_user(f"the reading {name!r} of {learner!r} is left out: {error}")
-        if not fitted:
-            raise ValueError(f"no reading of any learner can be fitted: {failed}") from failed
-        return fitted
-
     def _column(self, bags: Bags, j: int) -> Bags:
         low, high = (end[j] for end in self.range_)
         return bags.replace(np.clip(bags.instances[:, [j]], low, high))
-
-    def _blended(self, method: str, bags: Bags) -> np.ndarray:
-        """Return the weighted sum of what a method of the readings returns."""
-        columns = {learner: self._column(bags, j) for j, learner in enumerate(self.learners_)}
-        return sum(
-            self.weights_[name] * getattr(reading, method)(columns[_learner(name)])
-            for name, reading in self.readings_.items()
-        )
-
-    @staticmethod
-    def _left_out(Z, y, weight, fold) -> np.ndarray:
-        """Return the blend of each bag by weights of the other folds."""
-        blend = np.empty(len(y))
-        for k in range(fold.max() + 1):
-            train = fold != k
-            blend[~train] = Z[~train] @ blend_weights(*some_of(train, Z, y, weight))
-        return blend
-
-
-def _learner(name: str) -> str:
-    return name.rpartition(":")[0]

@@ -1,8 +1,4 @@
-"""Regressors that reduce a bag to one instance, its exemplar.
-
-cluster-MIR uses the exemplar of a bag in one cluster of instances, and validation chooses the cluster. Salience uses a
-weighted mean of the instances, and learns the weights and the regression in turn.
-"""
+"""Regressors that reduce a bag to one instance, its exemplar: in a cluster of instances, or a weighted mean."""
 
 from __future__ import annotations
 
@@ -12,14 +8,14 @@ from sklearn.linear_model import Ridge
 from sklearn.mixture import GaussianMixture
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import check_options, whole_number
 from bagwise.bags.segments import segment_max, segment_mean, segment_softmax, segment_sum
-from bagwise.embeddings.landmarks import k_means_centres
+from bagwise.bags.validation import check_options, whole_number
+from bagwise.embeddings.feature_mean import k_means_centres
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import squared_distances
 from bagwise.regressors.iterative_weights import best_of_bag
 from bagwise.regressors.pipeline import BagRegressor
-from bagwise.regressors.ridge_path import RidgePath
+from bagwise.regressors.ridge_path import RidgePath, linear
 
 
 class ClusterRegressor(BagRegressor):
@@ -38,8 +34,7 @@ class ClusterRegressor(BagRegressor):
         of the cluster (all instances if there is none); or the posterior P(c | x) of a Gaussian mixture with diagonal
         covariances.
     choice : {"validation", "training"}, default="validation"
-        Choose the cluster by leave-one-bag-out error (by group when bags carry groups), or by the training error, as
-        the published implementation does.
+        Choose the cluster by leave-one-bag-out error (by group when bags carry groups), or by the training error.
     random_state : int, default=0
         Seed of the clustering.
 
@@ -47,19 +42,16 @@ class ClusterRegressor(BagRegressor):
     ----------
     cluster_ : int
         The cluster that predicts.
-    errors_ : ndarray of shape (n_clusters,)
-        Mean squared error of the regression of each cluster.
-    heads_ : list of RidgePath
-        The regression of each cluster.
+    heads_, errors_ : list of RidgePath, ndarray of shape (n_clusters,)
+        The regression of each cluster, and its mean squared error.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
     >>> from bagwise.regressors import ClusterRegressor
     >>> rng = np.random.default_rng(0)
-    >>> y = rng.normal(size=40)
-    >>> key = [np.array([[v, 5.0]]) for v in y]  # one instance near (., 5) has the target
-    >>> bags = bw.from_arrays([np.vstack([k, rng.normal(size=(6, 2))]) for k in key])
+    >>> y = rng.normal(size=40)  # one instance near (., 5) has the target
+    >>> bags = bw.from_arrays([np.vstack([[[v, 5.0]], rng.normal(size=(6, 2))]) for v in y])
     >>> ClusterRegressor(4).fit(bags, y).score(bags, y) > 0.95
     True
 
@@ -119,15 +111,10 @@ class ClusterRegressor(BagRegressor):
 
 def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
     """Return log P(c | x) of a diagonal mixture; each row is computed independently of the others."""
-    precision = 1.0 / mixture.covariances_
-    log_joint = np.empty((len(X), len(precision)))
-    for c, (mean, inverse) in enumerate(zip(mixture.means_, precision, strict=True)):
-        log_joint[:, c] = np.log(mixture.weights_[c]) + 0.5 * np.log(inverse).sum()
-        log_joint[:, c] -= 0.5 * np.einsum("ij,j->i", (X - mean) ** 2, inverse)
-    return log_softmax(log_joint, axis=1)
-
-
-SELECTOR_PENALTY = 1e-2  # per row, on standardised features
+    precisions = 1.0 / mixture.covariances_
+    pairs = zip(mixture.means_, precisions, strict=True)
+    distances = np.column_stack([np.einsum("ij,j->i", (X - mean) ** 2, precision) for mean, precision in pairs])
+    return log_softmax(np.log(mixture.weights_) + 0.5 * (np.log(precisions).sum(axis=1) - distances), axis=1)
 
 
 class SalienceRegressor(BagRegressor):
@@ -138,15 +125,14 @@ class SalienceRegressor(BagRegressor):
         \min_{w, \psi_i \in \Delta} \sum_i (y_i - w^T X_i^T \psi_i)^2 + \epsilon_1 s^2 \sum_i \|\psi_i\|^2 +
         \epsilon_2 \|w\|^2
 
-    Given w, the weights of a bag solve a small quadratic programme on the simplex, exactly (see `simplex_weights`).
-    Given ψ, the regression is ridge on the exemplars X_iᵀψ_i. Both steps lower the same objective, so it converges.
+    Given w, the weights of a bag solve a small quadratic programme on the simplex exactly. Given ψ, the regression is
+    ridge on the exemplars X_iᵀψ_i.
 
     Parameters
     ----------
     smoothness : float, default=1.0
         ε₁, in units of the variance s² of the targets: 0 puts all weight where the target is met, large values make
-        the weights equal. The source does not state its regulariser; the squared norm makes this step a quadratic
-        programme.
+        the weights equal. The source does not state its regulariser.
     penalty : float, default=1e-3
         ε₂, times the number of bags, on standardised features.
     new_bags : {"learned", "uniform"}, default="learned"
@@ -159,10 +145,8 @@ class SalienceRegressor(BagRegressor):
 
     Attributes
     ----------
-    weights_ : ndarray of shape (n_instances,)
-        ψ of the training instances.
-    objective_ : ndarray
-        The objective after each round.
+    weights_, objective_ : ndarray of shape (n_instances,), ndarray
+        ψ of the training instances, and the objective after each round.
     coef_, intercept_ : ndarray, float
         The regression.
 
@@ -209,7 +193,7 @@ class SalienceRegressor(BagRegressor):
             head = self._alternate(bags, (y - centre) / scale, weight)
             if self.new_bags == "learned" and bags.n_instances > len(bags):
                 relative, row_weight = self.weights_ * bags.expand(bags.sizes), bags.expand(weight)
-                selector = Ridge(alpha=SELECTOR_PENALTY * row_weight.sum())
+                selector = Ridge(alpha=0.01 * row_weight.sum())  # for standardised features
                 self.selector_ = selector.fit(bags.instances, relative, row_weight)
         self.coef_, self.intercept_ = scale * head.coef_, float(centre + scale * head.intercept_)
 
@@ -218,8 +202,7 @@ class SalienceRegressor(BagRegressor):
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return the prediction of each instance by the regression."""
-        instances = self._checked(bags).instances.astype(np.float64)
-        return np.einsum("ij,j->i", instances, self.coef_) + self.intercept_
+        return linear(self._checked(bags).instances.astype(np.float64), self.coef_, self.intercept_)
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weights of the instances of new bags; the weights of a bag sum to one."""
@@ -227,8 +210,7 @@ class SalienceRegressor(BagRegressor):
         share = bags.shares()
         if self.selector_ is None:
             return share
-        scores = np.einsum("ij,j->i", bags.instances, self.selector_.coef_) + self.selector_.intercept_
-        relative = np.maximum(scores, 0.0)
+        relative = np.maximum(linear(bags.instances, self.selector_.coef_, self.selector_.intercept_), 0.0)
         total = segment_sum(relative, bags.offsets)
         # Equal weights where the selector gives no instance of the bag a positive weight.
         return np.where(bags.expand(total <= 0), share, relative / bags.expand(np.where(total <= 0, 1.0, total)))
@@ -239,7 +221,7 @@ class SalienceRegressor(BagRegressor):
         for _ in range(self.rounds):
             exemplars = segment_sum(psi[:, None] * bags.instances, bags.offsets)
             head = RidgePath((self.penalty,)).fit(exemplars, z, sample_weight=weight)
-            values = np.einsum("ij,j->i", bags.instances.astype(np.float64), head.coef_) + head.intercept_
+            values = linear(bags.instances.astype(np.float64), head.coef_, head.intercept_)
             psi = simplex_weights(values, z, bags.offsets, self.smoothness)
             fitted = segment_sum(psi * values, bags.offsets)
             rough = segment_sum(psi**2, bags.offsets)
@@ -260,20 +242,18 @@ def simplex_weights(values: np.ndarray, targets: np.ndarray, offsets: np.ndarray
     to one: the projection of g h / ε onto the simplex. The right g is the root of g - (y - Σ ψ(g) h), which rises
     with g: bisection finds it for all bags at once.
     """
-    smoothness = max(smoothness, 1e-9)
-    sizes = np.diff(offsets)
+    sizes, smoothness = np.diff(offsets), max(smoothness, 1e-9)
     mean = segment_mean(values, offsets)
-    centred = values - np.repeat(mean, sizes)
+    centred, error = values - np.repeat(mean, sizes), targets - mean
     span = segment_max(np.abs(centred), offsets)
-    low = targets - mean - span
-    high = targets - mean + span
+    low, high = error - span, error + span
 
     def weights(g):
         return project_simplex(np.repeat(g / smoothness, sizes) * centred, offsets)
 
     for _ in range(60):
         g = (low + high) / 2
-        above = g - (targets - mean - segment_sum(weights(g) * centred, offsets)) > 0
+        above = g > error - segment_sum(weights(g) * centred, offsets)
         low, high = np.where(above, low, g), np.where(above, g, high)
     return weights((low + high) / 2)
 

@@ -1,12 +1,13 @@
 """Reweighting: fit an instance regressor, weight the instances by its predictions, and fit again (prime, pruning, em).
 
 A weighting (`Primary`, `Pruning`, `Mixture`) yields initial weights (`starts`) and computes new weights from
-predictions (`step`). Weights sum to one in each bag, and a lower objective is better.
+predictions (`step`). The weights of a bag sum to one, and a lower objective is better.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.optimize import minimize
@@ -14,7 +15,6 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LinearRegression
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import check_options
 from bagwise.bags.segments import (
     segment_max,
     segment_mean,
@@ -25,14 +25,12 @@ from bagwise.bags.segments import (
     segment_sum,
     segment_weighted_median,
 )
+from bagwise.bags.validation import check_options
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
 from bagwise.regressors.pipeline import BagRegressor
 
-
-def _row_by_row(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Return rows times weights, where a row does not depend on the others, unlike in a product of matrices."""
-    return np.einsum("ij,j...->i...", rows, weights)
+ROW_BY_ROW = partial(np.einsum, "ij,j...->i...")  # a row does not depend on the others, unlike in a matrix product
 
 
 class Gate(BaseEstimator):
@@ -43,8 +41,7 @@ class Gate(BaseEstimator):
 
         minimise  - Σ_i a_i Σ_l γ_il log π_il  +  penalty/2 ‖θ‖²
 
-    g has no intercept: a constant cancels in the softmax. A network can be high in the middle of the features and
-    low all around, and so separate outlying instances from the others; a linear g cannot.
+    A network can separate outlying instances from the others; a linear g cannot.
 
     Parameters
     ----------
@@ -53,9 +50,9 @@ class Gate(BaseEstimator):
     penalty : float, default=0.01
         Penalty of the squared weights, per bag.
     iterations : int, default=20
-        Steps of L-BFGS per fit; a fit that starts from the last one needs few.
+        Steps of L-BFGS per fit.
     random_state : int, default=0
-        Seed of the first weights of the network. A linear gate starts from equal chances.
+        Seed of the first weights of the network.
 
     Examples
     --------
@@ -77,7 +74,7 @@ class Gate(BaseEstimator):
         """Fit to responsibilities that sum to one in each bag, starting from the parameters of a fitted gate."""
         self.begin(bags)
         share = np.full(len(bags), 1.0 / len(bags)) if share is None else share
-        rows, a = self._standardised(bags), bags.expand(share)
+        rows, a = (bags.instances - self.centre_) / self.scale_, bags.expand(share)
 
         def loss(theta):
             scores, backwards = self._score(theta, rows, np.matmul)
@@ -87,9 +84,8 @@ class Gate(BaseEstimator):
             value = -(a * responsibilities) @ log_chances + 0.5 * self.penalty * (theta @ theta)
             return value, backwards(a * (np.exp(log_chances) - responsibilities)) + self.penalty * theta
 
-        if start is not None:
-            self.theta_ = start.theta_
-        result = minimize(loss, self.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
+        start = self if start is None else start
+        result = minimize(loss, start.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
         # So few steps end before the optimum, at a point that depends on rounding, and each round of EM would amplify
         # that a thousandfold. Six decimals agree between CPUs.
         self.theta_ = np.round(result.x, 6)
@@ -105,19 +101,12 @@ class Gate(BaseEstimator):
         self.theta_ = np.concatenate([inner / np.sqrt(X.shape[1]), outer])
         return self
 
-    @property
-    def penalised_(self) -> float:
-        """The penalty of the weights in the objective."""
-        return 0.5 * self.penalty * float(self.theta_ @ self.theta_)
-
     def chances(self, bags: Bags) -> np.ndarray:
         """Return π of each instance; the chances of a bag sum to one."""
-        return segment_softmax(self._score(self.theta_, self._standardised(bags))[0], bags.offsets)
+        rows = (bags.instances - self.centre_) / self.scale_
+        return segment_softmax(self._score(self.theta_, rows)[0], bags.offsets)
 
-    def _standardised(self, bags: Bags) -> np.ndarray:
-        return (bags.instances - self.centre_) / self.scale_
-
-    def _score(self, theta: np.ndarray, rows: np.ndarray, times=_row_by_row):
+    def _score(self, theta: np.ndarray, rows: np.ndarray, times=ROW_BY_ROW):
         """Return the scores, and a function from their derivatives to those of θ; ``times`` multiplies matrices."""
         if not self.hidden:
             return times(rows, theta), lambda slope: rows.T @ slope
@@ -137,10 +126,7 @@ NEGLIGIBLE = 1e-6  # of the largest weight of the bag: instances below it are le
 
 @dataclass(frozen=True)
 class Task:
-    """Training bags in double precision, standardised targets, and the share of each bag in the objective.
-
-    Shares sum to one. A prediction p of standardised targets is centre + scale · p in units of y.
-    """
+    """Training bags in double precision, standardised targets, and the share of each bag in the objective."""
 
     bags: Bags
     y: np.ndarray
@@ -161,10 +147,7 @@ class Task:
         return (self.bags.expand(self.y) - predictions) ** 2
 
     def fit(self, regressor, weights: np.ndarray, *, soft: bool, random_state: int):
-        """Return a clone of the regressor, fitted on the instances with positive weight.
-
-        If ``soft``, weights do more than select instances, so the regressor must take ``sample_weight``.
-        """
+        """Return a fitted clone of the regressor, which must take weights if they do more than select (``soft``)."""
         bags, largest = self.bags, segment_max(weights, self.bags.offsets)
         used = (weights > NEGLIGIBLE * bags.expand(largest)) & bags.expand(self.share > 0)
         total = (weights * bags.expand(self.share))[used]
@@ -188,11 +171,11 @@ def in_double(bags: Bags) -> Bags:
 
 @dataclass(frozen=True)
 class Step:
-    """Result of a weighting: the objective of the predictions, and the weights for the next fit."""
+    """The objective of the predictions, the weights for the next fit, and what the next step needs of this one."""
 
     objective: float
     weights: np.ndarray
-    number: int = 1
+    largest: int = 0
     variance: float | None = None
     gate: Gate | None = None
 
@@ -200,22 +183,20 @@ class Step:
 class Primary(BaseEstimator):
     """Weighting of the best predicted instance of each bag: min_f Σ_i min_l (y_i - f(x_il))².
 
-    Hard EM: choose the best predicted instance of each bag (ties share), fit on those, and repeat; the objective can
-    only fall. It has many local minima (finding the best is NP-hard), so the loop starts from instance-MIR and from
-    ``restarts`` random hyperplanes, with standard normal slopes on standardised features.
+    Choose the best predicted instance of each bag (ties share), fit on those, and repeat; the objective can only fall.
+    It has many local minima, so the loop starts from instance-MIR and from ``restarts`` random hyperplanes.
 
     Parameters
     ----------
     restarts : int, default=10
-        Number of random hyperplanes.
+        Number of random hyperplanes, with standard normal slopes on standardised features.
 
     Examples
     --------
     >>> import bagwise as bw
     >>> from bagwise.regressors import Reweighting, Primary
     >>> bags, y = bw.datasets.make_problem("prime", 40)
-    >>> model = Reweighting(weighting=Primary(restarts=2)).fit(bags, y)
-    >>> model.predict(bags).shape
+    >>> Reweighting(weighting=Primary(restarts=2)).fit(bags, y).predict(bags).shape
     (40,)
     """
 
@@ -243,9 +224,9 @@ class Pruning(BaseEstimator):
     """Weighting that drops in each round the instances predicted farthest from the median of their bag.
 
     The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and each other bag the same fraction of its own,
-    at least one. Instances equally far are dropped together. The objective is the mean squared error of the medians of
-    the remaining instances; when it no longer falls, the loop ends and goes back one round. The weight of a remaining
-    instance is 1/(their number in the bag), which is what the resampling of the "balanced" version does on average.
+    at least one. The objective is the mean squared error of the medians of the remaining instances; when it no longer
+    falls, the loop ends and goes back one round. The weights of the remaining instances of a bag are equal, which is
+    what the resampling of the "balanced" version does on average.
 
     Parameters
     ----------
@@ -257,8 +238,7 @@ class Pruning(BaseEstimator):
     >>> import bagwise as bw
     >>> from bagwise.regressors import Reweighting, Pruning
     >>> bags, y = bw.datasets.make_problem("prime", 40)
-    >>> model = Reweighting(weighting=Pruning(rate=0.1)).fit(bags, y)
-    >>> model.predict(bags).shape
+    >>> Reweighting(weighting=Pruning(rate=0.1)).fit(bags, y).predict(bags).shape
     (40,)
     """
 
@@ -277,18 +257,15 @@ class Pruning(BaseEstimator):
         counts = segment_sum(remaining.astype(np.int64), task.bags.offsets)
         medians = segment_median(predictions[remaining], np.concatenate([[0], np.cumsum(counts)]))
         objective = task.share @ (task.y - medians) ** 2
-        number = 1 if last is None else last.number + 1
         distance = np.where(remaining, np.abs(predictions - task.bags.expand(medians)), np.inf)
         sizes = task.bags.sizes
-        largest = size = int(sizes.max())
-        for _ in range(number):
-            size = int(np.floor((1.0 - self.rate) * size))
-        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * size // largest), counts))
-        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), number)
+        largest = int(np.floor((1.0 - self.rate) * (sizes.max() if last is None else last.largest)))
+        near = smallest(task.bags, distance, np.minimum(np.maximum(1, sizes * largest // sizes.max()), counts))
+        return Step(float(objective), near / task.bags.expand(segment_sum(near, task.bags.offsets)), largest)
 
 
 def best_of_bag(bags: Bags, values: np.ndarray) -> np.ndarray:
-    """Return weights that are one at the largest value of each bag and zero elsewhere; ties share."""
+    """Return weights that are one at the largest value of each bag, shared by ties, and zero elsewhere."""
     best = (values == bags.expand(segment_max(values, bags.offsets))).astype(np.float64)
     return best / bags.expand(segment_sum(best, bags.offsets))
 
@@ -306,7 +283,7 @@ class Mixture(BaseEstimator):
     E: γ_il = π_il N(y_i; f(x_il), s²) / Σ_m π_im N(y_i; f(x_im), s²).
     M: f by least squares weighted with γ, s² ← Σ_il γ_il (y_i - f(x_il))² / B, the gate by soft cross entropy with γ.
     The objective is minus the mean log likelihood, plus the penalty of the gate. s² → 0 is prime-MIR from its first
-    start; s² → ∞ is instance-MIR with weights 1/L_i. The gate, the start (instance-MIR) and the floor are our choices.
+    start; s² → ∞ is instance-MIR with weights 1/L_i.
 
     Parameters
     ----------
@@ -317,16 +294,14 @@ class Mixture(BaseEstimator):
     variance : float, optional
         s² in units of the variance of y, held fixed; estimated by default.
     floor : float, default=1e-6
-        The least s², in the same units. Without it the likelihood of a fit that meets one instance of each bag exactly
-        is unbounded.
+        The least s², in the same units; without it the likelihood of an exact fit is unbounded.
 
     Examples
     --------
     >>> import bagwise as bw
     >>> from bagwise.regressors import Reweighting, Mixture
     >>> bags, y = bw.datasets.make_problem("prime", 40)
-    >>> model = Reweighting(weighting=Mixture()).fit(bags, y)
-    >>> model.predict(bags).shape
+    >>> Reweighting(weighting=Mixture()).fit(bags, y).predict(bags).shape
     (40,)
     """
 
@@ -354,7 +329,8 @@ class Mixture(BaseEstimator):
         top = segment_max(joint, bags.offsets)
         likelihood = np.exp(joint - bags.expand(top))
         total = segment_sum(likelihood, bags.offsets)
-        objective = -task.share @ (top + np.log(total)) + (0.0 if gate is None else gate.penalised_)
+        penalty = 0.0 if gate is None else 0.5 * gate.penalty * float(gate.theta_ @ gate.theta_)
+        objective = -task.share @ (top + np.log(total)) + penalty
         return Step(float(objective), likelihood / bags.expand(total), variance=variance, gate=gate)
 
     def _fit_gate(self, task: Task, weights, last) -> Gate | None:
@@ -376,19 +352,18 @@ class Reweighting(BagRegressor):
     until the objective of the weighting falls by less than ``tolerance``; the best f of all rounds and starts is kept.
     The weighting decides the method: `Primary` (prime-MIR), `Pruning` (pruning-MIR), `Mixture` (EM-MIR).
 
-    Each bag counts the same (or by ``sample_weight``), whatever its size. Targets are standardised inside, so
-    variances, tolerances and penalties are in units of the spread of y. The regressor is fitted anew in each round,
-    on the instances of positive weight; one without ``sample_weight`` can only select (`Primary`).
+    Each bag counts the same (or by ``sample_weight``), whatever its size. Targets are standardised, so variances,
+    tolerances and penalties are in units of the spread of y.
 
     Parameters
     ----------
     regressor : regressor, default=LinearRegression()
-        scikit-learn regressor of instances.
+        scikit-learn regressor of instances; one without ``sample_weight`` can only select (`Primary`).
     weighting : Primary, Pruning or Mixture, default=Mixture()
         How predictions become weights.
     rule : {"median", "mean", "prime"}, default="median"
         How the predictions of a new bag's instances become one. With a gated mixture "mean" and "median" are weighted
-        by π, and "prime" is f at the largest π; without one there is no "prime".
+        by π, and there is also "prime", f at the largest π.
     rounds : int, default=100
         Maximum number of fits per start.
     tolerance : float, default=1e-6
@@ -398,10 +373,8 @@ class Reweighting(BagRegressor):
 
     Attributes
     ----------
-    regressor_ : fitted regressor
-        It predicts standardised targets.
-    weights_ : ndarray of shape (n_instances,)
-        Weights with which ``regressor_`` was fitted; they sum to one in each bag.
+    regressor_, weights_ : fitted regressor, ndarray of shape (n_instances,)
+        The regressor of standardised targets, and the weights of its fit, which sum to one in each bag.
     objective_ : ndarray
         The objective after each round of the best start; the last may be worse, and was not kept.
     variance_, gate_ : float, Gate
@@ -411,9 +384,8 @@ class Reweighting(BagRegressor):
     --------
     >>> import numpy as np, bagwise as bw
     >>> from bagwise.regressors import Primary, Reweighting
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(60, 4, 2))  # the first instance of each bag makes the target
-    >>> bags, y = bw.from_arrays(list(X)), X[:, 0] @ [1.0, -2.0]
+    >>> X = np.random.default_rng(0).normal(size=(60, 4, 2))
+    >>> bags, y = bw.from_arrays(list(X)), X[:, 0] @ [1.0, -2.0]  # the first instance makes the target
     >>> model = Reweighting(weighting=Primary(restarts=5)).fit(bags, y)
     >>> float(model.weights_.reshape(60, 4)[:, 0].mean().round(2))
     1.0
@@ -422,7 +394,7 @@ class Reweighting(BagRegressor):
     -----
     Networks learn in single precision, and rounds amplify rounding: on another kind of CPU, predictions of `em` and
     `pruning` with networks may differ by 0.05 standard deviations of y in the median (80 bags of pixels, compiled
-    kernels without AVX), and by 0.6 and 0.2 at most. On the same kind of CPU the same seed gives the same digits.
+    kernels without AVX).
 
     References
     ----------
@@ -459,12 +431,15 @@ class Reweighting(BagRegressor):
         self.variance_, self.gate_ = best.variance, best.gate
         self.centre_, self.scale_ = task.centre, task.scale
 
+    def _checked(self, bags) -> Bags:
+        return in_double(super()._checked(bags))
+
     def _predict(self, bags) -> np.ndarray:
         self._check_options()
         predictions = self.predict_instances(bags)
         if self.gate_ is None:
             return (segment_median if self.rule == "median" else segment_mean)(predictions, bags.offsets)
-        chances = self.gate_.chances(in_double(bags))
+        chances = self.gate_.chances(bags)
         if self.rule == "median":
             return segment_weighted_median(predictions, chances, bags.offsets)
         if self.rule == "prime":
@@ -473,18 +448,14 @@ class Reweighting(BagRegressor):
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return f of each instance, in units of y."""
-        bags = self._checked(bags)
-        predictions = self.regressor_.predict(in_double(bags).instances)
+        predictions = self.regressor_.predict(self._checked(bags).instances)
         return self.centre_ + self.scale_ * np.asarray(predictions, dtype=np.float64)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """Return with a gate the probability π of each instance to be the primary one of its bag.
-
-        Without a gate, return its weight in the prediction of its bag, a mean or a median.
-        """
+        """Return the probability π of each instance by the gate, or else its weight in the prediction of its bag."""
         bags = self._checked(bags)
         if self.gate_ is not None:
-            return self.gate_.chances(in_double(bags))
+            return self.gate_.chances(bags)
         if self.rule == "mean":
             return bags.shares()
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)

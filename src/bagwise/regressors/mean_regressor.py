@@ -14,13 +14,11 @@ class MeanRegressor(BagScore, VotingRegressor):
     Parameters
     ----------
     estimators : list of (str, bag regressor)
-        The regressors, by name.
+        Names and regressors.
     weights : list of float, optional
         Their weights in the mean; equal by default.
-    n_jobs : int, optional
-        How many are fitted at once.
-    verbose : bool, default=False
-        Whether to print the time that each fit takes.
+    n_jobs, verbose
+        As in scikit-learn's VotingRegressor.
 
     Examples
     --------

@@ -1,16 +1,18 @@
-"""`BagRegressor`, the base of regressors on bags, and `BagPipeline`, a scikit-learn Pipeline of bags."""
+"""Base classes of regressors on bags, and `BagPipeline`, a scikit-learn Pipeline of bags."""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from functools import wraps
 from html import escape
 from inspect import Parameter, signature
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import r2_score
+from sklearn.model_selection import ParameterGrid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.utils.metaestimators import available_if
@@ -18,16 +20,69 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from bagwise.bags import Bags, check_bags, check_fit, check_targets, check_weights, remember_columns, weights_or_ones
 from bagwise.bags.arrays import as_bags
-from bagwise.bags.checks import check_options, compared, refuse_missing, remember_profile
+from bagwise.bags.checks import compared, refuse_missing, remember_profile
 from bagwise.bags.frames import to_frame
 from bagwise.bags.segments import pooled, segment_median_shares, segment_sum
-from bagwise.bags.validation import counted
+from bagwise.bags.validation import check_options, counted
 from bagwise.instances import EachInstance
 from bagwise.instances.out_of_fold import reads_missing
 from bagwise.io.table_output import own_name
-from bagwise.regressors.target_limits import TargetLimits
 
-PREDICTIONS = {"predict": ("prediction",), "predict_interval": ("lower", "upper")}  # methods and their columns
+UNUSED = (None, "passthrough")  # steps of a pipeline that do nothing
+SLACK = 0.5  # how far predictions may lie outside the training targets, as a share of their range
+
+BLOCK_BAGS = 4096  # bags of one instance that are predicted at a time: 16 MB with 500 columns
+
+
+def tail_limits(y: np.ndarray) -> tuple[float, float]:
+    """Return the range of the targets, widened on each side by the length of its tail, and by half the range at most.
+
+    The length of a tail is the distance from the end of the range to the tenth of the targets nearest to it. So
+    predictions may exceed a long tail, and hardly an end at which many targets lie.
+    """
+    low, tenth, last_tenth, high = np.quantile(y, [0.0, 0.1, 0.9, 1.0])
+    most = SLACK * (high - low)
+    return float(low - min(most, tenth - low)), float(high + min(most, high - last_tenth))
+
+
+class TargetLimits:
+    """Mixin of regressors whose predictions stay within the range of the training targets, widened on each side.
+
+    The widening is a share of the range, the parameter ``slack`` of the regressor if it has one; None is no limit.
+    """
+
+    def remember_targets(self, y: np.ndarray, sample_weight: np.ndarray | None = None) -> None:
+        """Store the limits as ``target_limits_``; bags of weight zero are ignored."""
+        slack = getattr(self, "slack", SLACK)
+        y = np.asarray(y) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
+        low, high = float(y.min()), float(y.max())
+        self.target_limits_ = None
+        if slack is not None:
+            self.target_limits_ = np.array([low - slack * (high - low), high + slack * (high - low)])
+
+    def within_limits(self, predictions: np.ndarray, scale: np.ndarray | float = 1.0) -> np.ndarray:
+        """Clip predictions to the limits times ``scale``: the exposure of each bag, for targets that are sums."""
+        limits = getattr(self, "target_limits_", None)
+        return predictions if limits is None else np.clip(predictions, limits[0] * scale, limits[1] * scale)
+
+    def limited_contributions(self, parts: np.ndarray, bags: Bags, scale: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return contributions that sum to the limited prediction; the instances of a bag share the difference."""
+        total = segment_sum(parts, bags.offsets)
+        excess = self.within_limits(total, scale) - total
+        return parts + bags.expand(excess) * bags.shares() if excess.any() else parts
+
+
+def without_limits(model):
+    """Return a copy of a fitted model that predicts without limits: parts of bags vary more than bags do."""
+    model = deepcopy(model)
+    parts = [model]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, TargetLimits):
+            part.target_limits_ = None
+        values = vars(part) if isinstance(part, BaseEstimator) else part
+        parts += values.values() if isinstance(values, dict) else values if isinstance(values, list | tuple) else ()
+    return model
 
 
 class BagScore:
@@ -35,21 +90,14 @@ class BagScore:
 
     As scikit-learn does for ``set_output``, it wraps the methods of each subclass: ``predict(bags, as_frame=True)``
     returns a data frame with the bag ids, and so does ``predict_interval``.
-
-    Examples
-    --------
-    >>> import bagwise as bw
-    >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
-    >>> list(bw.method("blr").fit(bags, y).predict(bags, return_std=True, as_frame=True))
-    ['bag', 'prediction', 'std']
     """
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
-        for name, heads in PREDICTIONS.items():
+        for name, columns in (("predict", ("prediction", "std")), ("predict_interval", ("lower", "upper"))):
             function = getattr(cls, name, None)
             if function is not None and not hasattr(function, "__wrapped__"):
-                setattr(cls, name, _with_frame(function, heads))
+                setattr(cls, name, _with_frame(function, columns))
 
     def score(self, bags, y, sample_weight=None) -> float:
         """Return the coefficient of determination R² of ``predict(bags)``.
@@ -72,7 +120,7 @@ class BagScore:
         return r2_score(check_targets(y, bags), predicted, sample_weight=check_weights(sample_weight, bags))
 
 
-def _with_frame(predict, heads: tuple[str, ...]):
+def _with_frame(predict, columns: tuple[str, str]):
     """Return the method with an option ``as_frame``: whether to return a data frame with the bag ids."""
 
     @wraps(predict)
@@ -83,56 +131,40 @@ def _with_frame(predict, heads: tuple[str, ...]):
         values = predict(self, bags, *arguments, **options)
         values = np.column_stack(values if isinstance(values, tuple) else [values])
         targets = getattr(self, "target_names_", None)
-        names = [*heads, "std"] if targets is None else [f"{name}_prediction" for name in targets]
+        names = columns if targets is None else [f"{name}_prediction" for name in targets]
         if values.shape[1] > len(names):
             raise ValueError("as_frame=True takes predictions and standard deviations, not covariances; leave it out")
-        columns = dict(zip(names, values.T, strict=False))
-        return to_frame({own_name(bags.id_name, "bag", columns): bags.ids} | columns)
+        frame = dict(zip(names, values.T, strict=False))
+        return to_frame({own_name(bags.id_name, "bag", frame): bags.ids} | frame)
 
-    parameters = signature(predict).parameters
-    option = Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool")
-    last = [parameter for parameter in parameters.values() if parameter.kind is Parameter.VAR_KEYWORD]
-    first = [parameter for parameter in parameters.values() if parameter not in last]
-    with_frame.__signature__ = signature(predict).replace(parameters=[*first, option, *last])
+    parameters = list(signature(predict).parameters.values())
+    end = len(parameters) - (parameters[-1].kind is Parameter.VAR_KEYWORD)
+    parameters.insert(end, Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool"))
+    with_frame.__signature__ = signature(predict).replace(parameters=parameters)
     return with_frame
 
 
 class FittedDisplay(BagScore):
-    """Mixin for a short ``repr`` of a fitted estimator, also shown above its diagram in a notebook.
-
-    An unfitted estimator prints as in scikit-learn, with its parameters.
-
-    Examples
-    --------
-    >>> import bagwise as bw
-    >>> bags, y = bw.datasets.make_gaussian(30, instances=5)
-    >>> print(bw.method("instance-mean").fit(bags, y))
-    BagPipeline of the method instance-mean, fitted on 30 bags with 1 feature
-    Steps: instances (EachInstance), head (PoolPredictions)
-    """
-
-    def _ends(self) -> tuple[Any, Any]:
-        """Return the first and the last step of a pipeline."""
-        return self, self
+    """Mixin for a short ``repr`` of a fitted estimator, also shown above its diagram in a notebook."""
 
     def _error_text(self) -> str | None:
         """Return a line with the error on left-out bags, or None if fitting computed none."""
-        error = getattr(self._ends()[1], "error_", np.nan)
+        error = getattr(last_step(self), "error_", np.nan)
         if not np.isfinite(error):
             return None
         how = "each bag left out of the last step only; settings were chosen by this error"
         return f"Held-out RMSE {np.sqrt(error):.4g} ({how})"
 
     def _lines(self) -> list[str]:
-        steps = self.steps if isinstance(self, Pipeline) else []
-        n_bags, n_features = (getattr(self._ends()[0], name, None) for name in ("n_bags_in_", "n_features_in_"))
+        n_bags, n_features = (getattr(first_step(self), name, None) for name in ("n_bags_in_", "n_features_in_"))
         name = getattr(self, "_method_name", None)  # set by `bagwise.method`; a clone does not have it
         method = f" of the method {name}" if name else ""
         on = "" if n_bags is None else f" on {counted(n_bags, 'bag')}"
         columns = "" if n_features is None else f" with {counted(n_features, 'feature')}"
         lines = [f"{type(self).__name__}{method}, fitted{on}{columns}", self._error_text()]
-        if steps:
-            lines.append("Steps: " + ", ".join(f"{name} ({_kind(step)})" for name, step in steps))
+        if isinstance(self, Pipeline):
+            kinds = [(name, step if step in UNUSED else type(step).__name__) for name, step in self.steps]
+            lines.append("Steps: " + ", ".join(f"{name} ({kind})" for name, kind in kinds))
         return [line for line in lines if line]
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
@@ -152,10 +184,6 @@ def _is_fitted(model) -> bool:
     except (NotFittedError, TypeError):
         return False
     return True
-
-
-def _kind(step) -> str:
-    return step if step is None or isinstance(step, str) else type(step).__name__
 
 
 class BagRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
@@ -217,14 +245,24 @@ class BagRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
         raise NotImplementedError
 
 
-BLOCK_BAGS = 4096  # bags of one instance that are predicted at a time: 16 MB with 500 columns
+class EmbeddingGrid:
+    """Mixin of bag regressors on an ``embedding``, whose parameters are chosen from a ``grid``."""
+
+    _embedding: ClassVar[type]  # the default
+
+    def settings(self) -> list[dict]:
+        """Return the settings to try, in order."""
+        return list(ParameterGrid(self.grid or {}))
+
+    def embedding_for(self, setting: dict):
+        """Return an unfitted embedding with this setting."""
+        return clone(self._embedding() if self.embedding is None else self.embedding).set_params(**setting)
 
 
 class AdditiveMixin:
     r"""Mixin of bag regressors that are linear in a fitted ``embedding_``: the contributions of the instances.
 
-    Where the row of a bag is the mean of the rows of its instances (``is_mean`` of the embedding), its prediction is
-    the mean of one function of the instance, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a bag of that
+    For an embedding that is a mean over instances, ŷ_i = 1/L_i Σ_l h(x_il), and h is the prediction of a bag of that
     instance alone, without limits.
     """
 
@@ -258,19 +296,12 @@ class AdditiveMixin:
 class BagPipeline(FittedDisplay, Pipeline):
     """scikit-learn Pipeline that passes ``sample_weight``, a weight per bag, to each step whose ``fit`` takes it.
 
-    A plain Pipeline requires ``head__sample_weight=...``, so the caller would have to know the steps. Everything else
-    works as in Pipeline: slicing, cloning, ``passthrough``, ``memory``, parameters of steps by name.
-
     Parameters
     ----------
     steps : list of (str, estimator)
         The steps. The first takes `Bags`, the last is a regressor.
-    transform_input : list of str, optional
-        Arguments of ``fit`` that are transformed as the bags are, such as a validation set (scikit-learn's own).
-    memory : str or joblib.Memory, optional
-        Where fitted stages are cached.
-    verbose : bool, default=False
-        Whether to print the time that each step takes.
+    transform_input, memory, verbose
+        As in scikit-learn's Pipeline.
 
     Examples
     --------
@@ -303,7 +334,7 @@ class BagPipeline(FittedDisplay, Pipeline):
     def _refuse_unread(self, bags: Bags) -> None:
         """Raise an error if a step would get missing values that it does not read."""
         for _, step in self.steps:
-            if step in (None, "passthrough"):
+            if step in UNUSED:
                 continue
             if not reads_missing(step):
                 refuse_missing(bags, self)
@@ -312,9 +343,6 @@ class BagPipeline(FittedDisplay, Pipeline):
 
     def fit_transform(self, bags, y=None, sample_weight=None, **params):
         return super().fit_transform(bags, y, **params, **self._routed(bags, sample_weight))
-
-    def _ends(self):
-        return first_step(self), last_step(self)
 
     def _routed(self, bags, sample_weight) -> dict:
         weights = check_weights(sample_weight, bags)
@@ -333,7 +361,7 @@ class BagPipeline(FittedDisplay, Pipeline):
 def first_step(model):
     """Return the first step of a pipeline, which reads the bags, or the model itself."""
     while isinstance(model, Pipeline):
-        model = next((step for _, step in model.steps if step not in (None, "passthrough")), None)
+        model = next((step for _, step in model.steps if step not in UNUSED), None)
     return model
 
 
@@ -345,10 +373,7 @@ def last_step(model):
 
 
 def standardised() -> EachInstance:
-    """Return a scaler to mean 0 and variance 1 that keeps new values within the training range.
-
-    A feature that hardly varied in training could otherwise move a new instance a hundred deviations away.
-    """
+    """Return a scaler to mean 0 and variance 1 that clips new values: a feature may have hardly varied in training."""
     return EachInstance(make_pipeline(MinMaxScaler(clip=True), StandardScaler()))
 
 
@@ -365,7 +390,7 @@ class PoolPredictions(BagRegressor):
     statistic : {"mean", "median"}, default="mean"
         How the instance predictions of a bag are combined.
     slack : float, optional
-        How far a prediction may lie outside the training targets, as a share of their range; by default anywhere.
+        How far a prediction may lie outside the training targets, as a share of their range; no limit by default.
 
     Examples
     --------
@@ -391,10 +416,7 @@ class PoolPredictions(BagRegressor):
         return pooled(bags, self.statistic)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """Return the weight of each instance in the prediction: its share for a mean, the middle ones for a median.
-
-        Instances with equal predictions have equal weights.
-        """
+        """Return the weight of each instance in the prediction; equal predictions have equal weights."""
         bags = self._checked(bags)
         if self.statistic == "mean":
             return bags.shares()

@@ -54,7 +54,7 @@ class RowBlocks:
 
     def through(self, matrix: np.ndarray) -> RowBlocks:
         """Return the same rows times a matrix, which may have fewer rows than they have columns: the first ones."""
-        return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1], _last=self._last)
+        return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1])
 
     def chosen_columns(self, columns: np.ndarray) -> RowBlocks:
         """Return some columns of the same rows."""
@@ -66,9 +66,9 @@ class RowBlocks:
 
     def __getitem__(self, chosen: np.ndarray) -> RowBlocks:
         """Select bags by a mask."""
-        every = np.ones(sum(self.sizes), dtype=bool) if self.chosen is None else self.chosen.copy()
-        every[np.flatnonzero(every)] = chosen
-        return replace(self, chosen=every, _last=[])
+        mask = np.ones(sum(self.sizes), dtype=bool) if self.chosen is None else self.chosen.copy()
+        mask[mask] = chosen
+        return replace(self, chosen=mask, _last=[])
 
     def var(self, axis: int = 0) -> np.ndarray:
         """Compute the variance of each column."""
@@ -105,7 +105,7 @@ class RowBlocks:
         return rows if self.extra is None else np.hstack([rows, self.extra[positions][chosen]])
 
     def sums(self, y: np.ndarray, w: np.ndarray) -> RowSums:
-        """Return the `RowSums` of the rows; those that a matrix follows share one pass over the files."""
+        """Return the `RowSums` of the rows; rows that differ by a matrix alone share one pass over the files."""
         if self.matrix is not None and self.extra is None:
             return replace(self, columns=None, matrix=None).sums(y, w).through(self.matrix)
         if not self._last or not (np.array_equal(self._last[0], y) and np.array_equal(self._last[1], w)):
@@ -120,11 +120,6 @@ def row_blocks(Z) -> Iterator[tuple[slice, np.ndarray]]:
         yield from Z.blocks()
     else:
         yield slice(0, len(Z)), Z
-
-
-def row_sums(Z, y: np.ndarray, w: np.ndarray) -> RowSums:
-    """Return the `RowSums` of an array or of `RowBlocks`."""
-    return Z.sums(y, w) if isinstance(Z, RowBlocks) else RowSums.of(Z, y, w)
 
 
 def _opened(source) -> np.ndarray:
@@ -142,10 +137,9 @@ def _release(rows: np.ndarray) -> None:
 class RowSums:
     """The factor R of the QR decomposition of √w [1, z - c, y - c'], which is all that ridge needs of rows z.
 
-    Two of them merge into that of all rows by a QR decomposition of both, one below the other, which keeps the digits
-    that sums of products would lose (Golub and Van Loan, section 5.3).
-
-    ``n`` counts the rows of weight above zero, ``centre`` is (c, c'), near the means, and ``triangle`` is R.
+    A QR decomposition of two of them, one below the other, is that of all rows; it keeps the digits that sums of
+    products would lose (Golub and Van Loan, section 5.3). ``n`` counts the rows of weight above zero, ``centre`` is
+    (c, c'), near the means, and ``triangle`` is R.
     """
 
     n: int
@@ -168,11 +162,6 @@ class RowSums:
         triangle = np.linalg.qr(np.vstack([self.triangle, moved]), mode="r")
         return RowSums(self.n + other.n, self.centre, triangle)
 
-    @property
-    def weight(self) -> float:
-        """The sum of the weights."""
-        return float((self.triangle[:, 0] ** 2).sum())
-
     def centred(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the means of columns and target, and R of the rows about them."""
         return self.centre + self.triangle[0, 1:] / self.triangle[0, 0], self.triangle[1:, 1:]
@@ -185,5 +174,5 @@ class RowSums:
         """Return the sums of the rows times a matrix, which may have fewer rows than they have columns."""
         length = len(matrix)
         centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
-        first, inner, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]
-        return replace(self, centre=centre, triangle=np.hstack([first, inner @ matrix, last]))
+        first, rows, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]
+        return replace(self, centre=centre, triangle=np.hstack([first, rows @ matrix, last]))

@@ -14,30 +14,29 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from bagwise.bags import weights_or_ones
 from bagwise.execution.resources import one_thread
 from bagwise.kernels.formulas import row_keys
-from bagwise.regressors.target_limits import TargetLimits
+from bagwise.regressors.pipeline import TargetLimits
+from bagwise.regressors.ridge_path import linear
 
 
 class LassoPath(RegressorMixin, BaseEstimator):
     r"""Lasso on one row per bag, the penalty chosen on held-out bags: few columns keep a weight.
 
     Minimises 1/(2n) Σ (y - f)² + α Σ|w| on standardised columns and a standardised target, for a whole path of α.
-    Bags are split into folds by ``groups`` or else by a hash of their rows, so that their order changes nothing.
+    Without ``groups``, the folds of bags follow from a hash of their rows.
 
     Parameters
     ----------
     n_penalties : int, default=50
         Length of the path, from the α at which all weights are zero down to 1/300 of it.
     folds : int, default=5
-        Folds of bags, for choosing the penalty.
+        Number of folds of bags.
 
     Attributes
     ----------
     penalty_ : float
         The α chosen; for the target in its own units the penalty is α times its deviation.
-    error_ : float
-        Its mean squared held-out error.
-    residuals_ : ndarray of shape (n_bags,)
-        Held-out residuals of the training bags.
+    error_, residuals_ : float, ndarray of shape (n_bags,)
+        Its mean squared held-out error, and the held-out residuals of the training bags.
     coef_, intercept_ : ndarray, float
         The linear function of the columns.
 
@@ -80,14 +79,11 @@ class LassoPath(RegressorMixin, BaseEstimator):
         """Return one prediction per row."""
         check_is_fitted(self)
         Z = validate_data(self, Z, reset=False, dtype=np.float64)
-        return np.einsum("ij,j->i", Z, self.coef_) + self.intercept_
+        return linear(Z, self.coef_, self.intercept_)
 
 
 def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` may be their number.
-
-    Targets are divided by their deviation, so that α and the tolerance mean the same for targets of any size.
-    """
+    """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` may be their number."""
     mean, centre = np.average(Z, axis=0, weights=w), np.average(y, weights=w)
     scale = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=w))
     scale = np.where(scale > 1e-12 * np.abs(Z).max(axis=0), scale, np.inf)
@@ -104,16 +100,11 @@ def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return penalties, coef, centre - mean @ coef
 
 
-LEAF = 20  # bags in the smallest leaf, of many bags
-FEWEST, LEAVES = 2, 5  # of few bags: their least number in a leaf, and the number of leaves
-
-
 class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
     r"""Histogram gradient boosting on one row per bag: small trees, a fifth of the columns tried at each split.
 
-    It is scikit-learn's `HistGradientBoostingRegressor`, whose leaves hold 20 rows or more, so that fewer than 40 bags
-    are never split. Here the smallest leaf of n bags of positive weight holds min(20, max(2, ⌊n / 5⌋)), which is 20
-    from 100 bags on.
+    It is scikit-learn's `HistGradientBoostingRegressor` with a smallest leaf of min(20, max(2, ⌊n / 5⌋)) of the n bags
+    of positive weight: scikit-learn's 20 from 100 bags on.
 
     Parameters
     ----------
@@ -172,7 +163,7 @@ class BoostedTrees(TargetLimits, RegressorMixin, BaseEstimator):
             sample_weight = _check_sample_weight(sample_weight, Z, dtype=np.float64, ensure_non_negative=True)
         self.remember_targets(y, sample_weight)
         n = len(y) if sample_weight is None else np.count_nonzero(sample_weight)
-        leaf = min(LEAF, max(FEWEST, n // LEAVES)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
+        leaf = min(20, max(2, n // 5)) if self.min_samples_leaf == "auto" else self.min_samples_leaf
         options = self.get_params(deep=False) | {"min_samples_leaf": leaf, "early_stopping": False}
         # In one thread, because scikit-learn's threads that bin columns reset each other's filters of warnings.
         with one_thread():

@@ -1,8 +1,4 @@
-"""The data of a report: its profile, and the bag explorer.
-
-The profile tells bags, sizes, targets, what is missing, and every feature in a row of a table. The explorer shows the
-data of a run, read again, and its instances by a model fitted on all of it.
-"""
+"""The data of a report: its profile, and the bag explorer, which shows instances by a model fitted on all of it."""
 
 from __future__ import annotations
 
@@ -30,12 +26,12 @@ from bagwise.io.table_output import (
     shortened,
     shown,
     texts,
+    without_controls,
 )
 from bagwise.model_files.fingerprint import describe, of_data
 from bagwise.regressors import EmbeddingRidge
 from bagwise.regressors.pipeline import last_step
-from bagwise.reports.charts import counted_bins, draw_function, draw_values, histogram, spark
-from bagwise.reports.plots import function_and_counts
+from bagwise.reports.figures import draw_values, histogram, learned_function, spark
 from bagwise.reports.verdict import HeldOut
 
 MOST_FEATURES = 40  # in the table
@@ -57,46 +53,50 @@ def data_section(bags: Bags, y: np.ndarray, by_importance: list[str] | None = No
         names = bags.covariate_names or [f"covariate {j + 1}" for j in range(bags.covariates.shape[1])]
         columns = list(zip(names, bags.covariates.T, strict=True))[:MOST_FEATURES]
         rows += [profile(f"{name} (of the bag)", bags.expand(values), bags, y) for name, values in columns]
-    low, high = int(bags.sizes.min()), int(bags.sizes.max())
-    text, distinct = f"Mean {shown(float(y.mean()))}, standard deviation {shown(float(y.std()))}", len(np.unique(y))
-    text += f", {counted(distinct, 'distinct value')}." if distinct < len(y) / 2 else "."
+    low, high, n_distinct = bags.sizes.min(), bags.sizes.max(), len(np.unique(y))
+    text = f"Mean {shown(float(y.mean()))}, standard deviation {shown(float(y.std()))}"
+    text += f", {counted(n_distinct, 'distinct value')}." if n_distinct < len(y) / 2 else "."
     charts = [{"svg": histogram(y, own_name(bags.target_name, "target", ())), "caption": text}]
     if high > low:
         text = f"Half of the bags have {np.median(bags.sizes):,.10g} instances or fewer."
         charts.append({"svg": histogram(bags.sizes, "instances in the bag", log=high >= 20 * low), "caption": text})
-    return {
-        "facts": _facts(bags),
-        "charts": charts,
-        "columns": features_table(rows),
-        "order": by,
-        "more": f"The first {MOST_FEATURES} of {bags.n_features:,} features." * (bags.n_features > MOST_FEATURES),
-    }
+    more = f"The first {MOST_FEATURES} of {bags.n_features:,} features." if bags.n_features > MOST_FEATURES else ""
+    return {"facts": _facts(bags), "charts": charts, "columns": features_table(rows), "order": by, "more": more}
 
 
 def _names(bags: Bags) -> list[str]:
-    return [shortened(str(name), 100) for name in bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]]
+    return [_label(name) for name in bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]]
 
 
-def _facts(bags: Bags) -> list[tuple[str, str]]:
+def _label(value) -> str:
+    """Return a name or a kept value as text; seven digits of a coordinate are about a metre.
+
+    Control characters are written out here, because the script of the page shows texts as they are.
+    """
+    if isinstance(value, float | np.floating):
+        return f"{value:.7g}"
+    return without_controls(shortened(str(value), 100))
+
+
+def _facts(bags: Bags) -> dict[str, str]:
     low, high = int(bags.sizes.min()), int(bags.sizes.max())
-    facts = [
-        ("Bags", f"{len(bags):,}"),
-        ("Instances", f"{bags.n_instances:,}"),
-        ("In a bag", f"{low:,}" if low == high else f"{low:,} to {high:,}"),
-        ("Features", f"{bags.n_features:,}"),
-    ]
+    facts = {
+        "Bags": f"{len(bags):,}",
+        "Instances": f"{bags.n_instances:,}",
+        "In a bag": f"{low:,}" if low == high else f"{low:,} to {high:,}",
+        "Features": f"{bags.n_features:,}",
+    }
     if bags.groups is not None:
-        facts.append(("Groups", f"{len(set(bags.groups.tolist())):,}"))
+        facts["Groups"] = f"{len(set(bags.groups.tolist())):,}"
     if bags.covariates is not None:
-        facts.append(("Covariates of the bag", f"{bags.covariates.shape[1]:,}"))
+        facts["Covariates of the bag"] = f"{bags.covariates.shape[1]:,}"
     missing = int(np.isnan(bags.instances).sum()) if bags.has_missing else 0
-    share = f" ({percent(missing / bags.instances.size, 1)})"
-    facts.append(("Missing values", f"{missing:,}{share}" if missing else "none"))
+    facts["Missing values"] = f"{missing:,} ({percent(missing / bags.instances.size, 1)})" if missing else "none"
     row = (bags.kept or {}).get("row")
     if row is not None and len(row):
         last = int(np.max(row)) + 1
-        out = last - len(np.unique(row))
-        facts.append(("Left out", f"{counted(out, 'row')} of the first {last:,} of the table" if out else "no row"))
+        n_out = last - len(np.unique(row))
+        facts["Left out"] = f"{counted(n_out, 'row')} of the first {last:,} of the table" if n_out else "no row"
     return facts
 
 
@@ -110,25 +110,24 @@ def profile(name: str, values: np.ndarray, bags: Bags, y: np.ndarray) -> dict:
     missing = 1.0 - float(present.mean())
     if not present.any():
         return {"name": name, "missing": missing}
-    filled_in = np.where(present, values, 0.0).astype(np.float64)
     counts = segment_sum(present.astype(np.float64), bags.offsets)
-    there = counts > 0
-    means = segment_sum(filled_in, bags.offsets)[there] / counts[there]
-    centre = filled_in.sum() / counts.sum()
-    total = float((np.where(present, values - centre, 0.0) ** 2).sum())
+    has_value = counts > 0
+    means = segment_sum(np.where(present, values, 0.0).astype(np.float64), bags.offsets)[has_value] / counts[has_value]
     sample = values[present]
+    centre = sample.mean(dtype=np.float64)
+    total = float(((sample - centre) ** 2).sum())
     sample = sample[:: -(-len(sample) // MOST_VALUES)]
     low, median, high = np.quantile(sample, [0.0, 0.5, 1.0]).tolist()
-    varies = high > low and means.std() > 1e-12 * max(abs(low), abs(high)) and y[there].std() > 0
+    varies = high > low and means.std() > 1e-12 * max(abs(low), abs(high)) and y[has_value].std() > 0
     return {
         "name": name,
         "missing": missing,
         "low": low,
         "median": median,
         "high": high,
-        "counts": counted_bins(sample, 24)[0],
-        "between": float((counts[there] * (means - centre) ** 2).sum()) / total if high > low else None,
-        "correlation": float(np.corrcoef(means, y[there])[0, 1]) if varies else None,
+        "counts": np.histogram(sample, 24)[0],
+        "between": float((counts[has_value] * (means - centre) ** 2).sum()) / total if high > low else None,
+        "correlation": float(np.corrcoef(means, y[has_value])[0, 1]) if varies else None,
     }
 
 
@@ -138,29 +137,54 @@ def features_table(rows: list[dict]) -> list[Column]:
     def of(key: str) -> list:
         return [row.get(key) for row in rows]
 
-    def text(row: dict) -> str:
-        if "low" not in row:
-            return f"{row['name']}: no value"
-        return f"distribution of {row['name']} from {shown(row['low'])} to {shown(row['high'])}"
-
-    drawings = [spark(row.get("counts", [0]), text(row)) for row in rows]
-    ranges = ["no value" if "low" not in row else "constant" if row["low"] == row["high"] else "" for row in rows]
-    ends = {"smallest": "low", "median": "median", "largest": "high"}
+    drawings, ranges = [], []
+    for row in rows:
+        low, high = row.get("low"), row.get("high")
+        span = "no value" if low is None else "constant" if low == high else ""
+        title = f"distribution of {row['name']} from {shown(low)} to {shown(high)}"
+        drawings.append(spark(row.get("counts", [0]), f"{row['name']}: {span}" if low is None else title))
+        ranges.append(span)
     return filled(
         texts("feature", of("name")),
         Column("distribution", ranges, None, "how many instances have which value", drawings),
-        *[numbers(head, of(key), shown=shown) for head, key in ends.items()],  # each with three digits of its own
+        *[numbers(head, of(key), shown=shown) for head, key in RANGE.items()],  # each with three digits of its own
         *([numbers("missing", of("missing"), shown=lambda share: percent(share, 1))] if any(of("missing")) else []),
         numbers("between bags", of("between"), shown=percent, note="share of the variance that is between bags"),
         numbers("with target", of("correlation"), digits=2, sign=True, note="correlation of bag means with the target"),
     )
 
 
-def refuse_other_data(record: dict, bags: Bags, y, *, name: str = "the data") -> None:
-    """Refuse bags and targets that are not those of the run."""
+RANGE = {"smallest": "low", "median": "median", "largest": "high"}
+
+# The data and the methods of a run ----------------------------------------------------------------------------------
+
+READING = (ValueError, TypeError, OSError, ImportError)  # what can be wrong with a file
+
+
+def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, str]:
+    """Return bags and targets of a run, or the reason why they cannot be read; wrong arguments raise an error."""
+    if bags is not None:
+        return bags, _same_data(results, bags, y, "the data"), ""
+    origin = results.record.get("origin") or {}
+    try:
+        path = data or origin.get("path")
+        if path is None:
+            raise ValueError("the run did not record where its data came from")
+        bags, y = load(path, **origin.get("options", {}))
+        files = find_files(path)
+        return bags, _same_data(results, bags, y, files[0].name + (" and others" if len(files) > 1 else "")), ""
+    except READING as error:
+        if data is not None:
+            raise
+        return None, None, f"{error}. Give the data to see inside the bags: bagwise report RUN --data TABLE."
+
+
+def _same_data(results, bags: Bags, y, name: str) -> np.ndarray:
+    """Return the targets; refuse bags and targets that are not those of the run."""
     y = None if y is None else np.asarray(y, dtype=np.float64)
-    if y is None or of_data(bags, y) != record["data"]["hash"]:
+    if y is None or of_data(bags, y) != results.record["data"]["hash"]:
         raise ValueError(f"{name} is not what it was when the run was made: the hash of its bags and targets differs")
+    return y
 
 
 def recall(results, method: str) -> Entry | None:
@@ -176,7 +200,7 @@ def recall(results, method: str) -> Entry | None:
 def fit_recalled(results, entry: Entry, bags: Bags, y: np.ndarray):
     """Fit a method of the run on all bags, with the setting that its folds chose most often."""
     names = {describe_setting(setting): setting for setting in entry.settings}
-    ((usual, _),) = chosen_settings(results, entry.label).most_common(1) or [("", 0)]
+    ((usual, _),) = chosen_settings(results, entry.name).most_common(1) or [("", 0)]
     return fit(entry.make(_seed(results)), names.get(usual, entry.settings[0]), bags, y)
 
 
@@ -193,6 +217,86 @@ def chosen_settings(results, method: str) -> Counter:
     return Counter(cell["settings"][chosen] for cell in cells if cell)
 
 
+def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
+    """Return the section of the explorer for some bags, and those of the learned function and the instance values.
+
+    They are of one model fitted on all bags: the best method of the run that can be made again from its name. The
+    learned function is that of the best method that has one.
+    """
+    seconds = {row["method"]: row["seconds"] for row in results.ranked()}
+    entries = [entry for method in seconds if (entry := recall(results, method)) is not None]
+
+    def fitted(entry: Entry):
+        took = duration(seconds[entry.name])
+        tell(f"Fitting {entry.name} on all {len(bags):,} bags (on a split it took {took})")
+        return fit_recalled(results, entry, bags, y)
+
+    label, changed = "the model given", ""
+    if model is None:
+        if not entries:
+            text = "no method of the run can be made again from its name"
+            return {"why_not": f"{text}; write_report(..., model=...) takes a fitted one."}, None, None
+        label, written = entries[0].name, results.record["methods"][entries[0].name]["estimator"]
+        if describe(entries[0].make(_seed(results))) != written:
+            changed = f" {label} has changed since the run was made: this is how it is now."
+        try:
+            model = fitted(entries[0])
+        except Exception as error:  # whatever a method may raise: a report with one section less is better than none
+            return {"why_not": f"{error}."}, None, None
+    aside = ", fitted on all bags, this one too"
+    section = instances_section(label, model, bags[positions], predicted="held out", aside=aside)
+    section["more"] = section.get("more", "") + changed
+    function = function_section(label, model, bags)
+    if not has_learned_function(model):
+        with_function = [entry for entry in entries if has_learned_function(entry.make(_seed(results)))]
+        with suppress(Exception):  # as above
+            function = function_section(with_function[0].name, fitted(with_function[0]), bags)
+    return section, function, values_section(label, model, bags, y)
+
+
+# What a model makes of the instances --------------------------------------------------------------------------------
+
+
+def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: str = "") -> dict:
+    """Return the explorer of some bags, or why there is none; ``predicted`` says how their predictions were made."""
+    try:
+        explorer = explain_bags(model, bags)
+    except Exception as error:  # a report with one section less is better than none
+        return {"why_not": f"{label}: {error}."}
+    text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
+    return {"explorer": explorer | {"what": predicted}, "more": text}
+
+
+def has_learned_function(model) -> bool:
+    """Return whether a prediction is the mean of one learned function h of the instance predictions."""
+    steps = getattr(unwrapped(model), "steps", [])
+    return bool(steps) and steps[0][0] == "instances" and isinstance(steps[-1][1], EmbeddingRidge)
+
+
+def function_section(label: str, model, bags: Bags) -> dict | None:
+    """Return the learned function as a plot; None leaves the section out."""
+    model = unwrapped(model)
+    with suppress(Exception):  # as above
+        return learned_function(label, model[-1], model[:-1].transform(bags)) if has_learned_function(model) else None
+
+
+def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
+    """Return plots of the instance values of methods that aggregate them, with a map if there are coordinates."""
+    aggregate = getattr(last_step(unwrapped(model)), "aggregate", None)
+    if aggregate is None:
+        return None
+    try:
+        values = instance_values(model, bags)
+    except Exception:  # as above: the section is left out
+        return None
+    weights = bags.sizes if bags.weights is None else segment_sum(bags.weights, bags.offsets)
+    rates = y / weights if aggregate == "sum" else y
+    names = list(bags.feature_names or ())
+    places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
+    means = values["instance_predictions"]
+    return draw_values(label, means, values["instance_std"], bags, rates, places) | {"aggregate": aggregate}
+
+
 # A page must stay below 3 MB: so much is in it at most.
 MOST_BAGS, MOST_INSTANCES = 300, 200
 MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
@@ -200,7 +304,7 @@ FEATURES_OF_A_BAG = 20
 FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features than so few instances
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
 MOST_ROWS_LEFT_OUT = 1_000_000  # that are predicted for all of those bags: seconds for most methods
-SHOWN = {*SINGULAR} - {"instance_std"}
+PLACE = ("row", "instance")  # columns that say where an instance is in the table
 
 
 def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
@@ -221,27 +325,26 @@ def explain_bags(model, bags: Bags) -> dict:
     the others.
     """
     explained, explanation = _explained(model, bags)
-    columns = {name: np.asarray(values) for name, values in explanation.as_dict().items() if name in SHOWN}
-    carried = {
-        name: values for name, values in (explanation.bags.kept or {}).items() if name not in ("row", "instance")
-    }
-    place_in_bag = explanation.as_dict()["instance"]
-    placed = coordinates_of(bags)
-    width = 1 + len(columns) + len(carried)
-    features = _told_features(bags, explanation, width)
-    most = _fits(explanation.bags.sizes, width + len(features))
-    shown: list[dict | None] = [None] * len(bags)
+    table, placed = explanation.as_dict(), coordinates_of(bags)
+    columns = {name: np.asarray(table[name]) for name in SINGULAR if name in table and name != "instance_std"}
+    carried = {name: values for name, values in (explanation.bags.kept or {}).items() if name not in PLACE}
+    sizes, width, n_features = explanation.bags.sizes, 1 + len(columns) + len(carried), FEATURES_OF_A_BAG
+    n_features = min(n_features, bags.n_features)
+    while n_features > FEW_FEATURES and _fits(sizes, width + n_features) < FEW_INSTANCES:
+        n_features -= 1
+    features = np.argsort(-_links(explanation.bags, explanation.predictions), kind="stable")[:n_features].tolist()
+    most, names, left_out = _fits(sizes, width + n_features), _names(bags), ""
+    bags_shown: list[dict | None] = [None] * len(bags)
     for place, bag in enumerate(explained.tolist()):
         rows = slice(*explanation.bags.offsets[place : place + 2].tolist())
-        at = _largest(explanation.values[rows], most)
-        shown[bag] = {
-            "instances": place_in_bag[rows][at].tolist(),
-            "kept": [[_kept_text(value) for value in values[rows][at]] for values in carried.values()],
+        at = np.sort(np.argsort(-np.abs(explanation.values[rows]), kind="stable")[:most])
+        bags_shown[bag] = {
+            "instances": table["instance"][rows][at].tolist(),
+            "kept": [[_label(value) for value in values[rows][at]] for values in carried.values()],
             "columns": [rounded(values[rows][at]) for values in columns.values()],
             "features": [rounded(bags[bag][at, j]) for j in features],
             "prediction": rounded(explanation.predictions[[place]])[0],
         }
-    names, left_out = _names(bags), ""
     if len(explained) < len(bags):
         left_out = (
             f" Leaving out instances one by one takes time, so {len(explained):,} of {len(bags):,} bags are explained: "
@@ -251,62 +354,14 @@ def explain_bags(model, bags: Bags) -> dict:
     return {
         "kind": explanation.kind,
         "columns": [SINGULAR[name] for name in columns],
-        "kept": [shortened(str(name), 100) for name in carried],
+        "kept": [_label(name) for name in carried],
         "features": [names[j] for j in features],
         "n_features": bags.n_features,
         "axes": [] if placed is None else [list(carried).index(name) for name in placed[0]],
         "most": most,
-        "bags": shown,
+        "bags": bags_shown,
         "left_out": left_out,
     }
-
-
-COORDINATES = (("lon", "lat"), ("longitude", "latitude"), ("x", "y"), ("easting", "northing"))
-
-
-def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
-    """Return names and values (a row per instance) of two kept columns of coordinates; None without them.
-
-    Examples
-    --------
-    >>> import pandas as pd, bagwise as bw
-    >>> frame = pd.DataFrame({"site": [1, 1, 2], "red": [0.1, 0.2, 0.3], "Lon": [9.0, 9.1, 8.0], "Lat": [50, 50, 51.0]})
-    >>> bags, _ = bw.load(frame, bag="site", keep=["Lon", "Lat"])
-    >>> coordinates_of(bags)[0]
-    ('Lon', 'Lat')
-    """
-    columns = {str(name).lower(): name for name in bags.kept or {}}
-    for pair in COORDINATES:
-        if set(pair) <= set(columns):
-            names = tuple(columns[name] for name in pair)
-            try:
-                values = np.column_stack([np.asarray(bags.kept[name], dtype=np.float64) for name in names])
-            except (TypeError, ValueError):
-                continue
-            if np.isfinite(values).all():
-                return names, values
-    return None
-
-
-def _kept_text(value) -> str:
-    """Return a kept value as text for a cell; seven digits of a coordinate are about a metre."""
-    return f"{value:.7g}" if isinstance(value, float | np.floating) else shortened(str(value), 100)
-
-
-def _links(bags: Bags, values: np.ndarray) -> np.ndarray:
-    """Return the absolute correlation of the bag means of each feature with one value per bag."""
-    means = segment_mean(np.nan_to_num(bags.instances), bags.offsets)
-    means = means - means.mean(axis=0)
-    return np.abs((values - values.mean()) @ means) / np.maximum(np.sqrt((means**2).sum(axis=0)), 1e-300)
-
-
-def _told_features(bags: Bags, explanation, width: int) -> list[int]:
-    """Return the features whose values are shown, by the correlation of bag means with predictions: as many as fit."""
-    most = min(bags.n_features, FEATURES_OF_A_BAG)
-    while most > FEW_FEATURES and _fits(explanation.bags.sizes, width + most) < FEW_INSTANCES:
-        most -= 1
-    link = _links(explanation.bags, explanation.predictions)
-    return np.argsort(-link, kind="stable")[:most].tolist()
 
 
 def _explained(model, bags: Bags):
@@ -327,134 +382,29 @@ def _fits(sizes: np.ndarray, width: int) -> int:
     return next((most for most in counts if np.minimum(sizes, most).sum() * width <= MOST_NUMBERS), 10)
 
 
-def _largest(values: np.ndarray, most: int) -> np.ndarray:
-    """Return the positions of the largest absolute numbers, in ascending order."""
-    if len(values) <= most:
-        return np.arange(len(values))
-    return np.sort(np.argsort(-np.abs(values), kind="stable")[:most])
+def _links(bags: Bags, values: np.ndarray) -> np.ndarray:
+    """Return the absolute correlation of the bag means of each feature with one value per bag."""
+    means = segment_mean(np.nan_to_num(bags.instances), bags.offsets)
+    means = means - means.mean(axis=0)
+    return np.abs((values - values.mean()) @ means) / np.maximum(np.sqrt((means**2).sum(axis=0)), 1e-300)
 
 
 def rounded(values) -> list:
-    """Return numbers rounded to four digits, the resolution of a plot; None for NaN.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rounded(np.array([0.123456, 12345.6, np.nan]))
-    [0.1235, 12350.0, None]
-    """
+    """Return numbers rounded to four digits, the resolution of a plot; None for NaN."""
     return [float(f"{value:.4g}") if np.isfinite(value) else None for value in np.asarray(values).tolist()]
 
 
-def has_learned_function(model) -> bool:
-    """Return whether a prediction is the mean of one learned function h of the instance predictions."""
-    steps = getattr(unwrapped(model), "steps", [])
-    return bool(steps) and steps[0][0] == "instances" and isinstance(steps[-1][1], EmbeddingRidge)
+COORDINATES = (("lon", "lat"), ("longitude", "latitude"), ("x", "y"), ("easting", "northing"))
 
 
-def learned_function(model, bags: Bags) -> dict | None:
-    """Return h on a grid of the instance predictions, and their histogram; None if the model has no h."""
-    model = unwrapped(model)
-    if not has_learned_function(model):
-        return None
-    predictions = model[:-1].transform(bags)
-    if predictions.n_features != 1:
-        return None
-    grid, h, counts = function_and_counts(model[-1], predictions)
-    return {"grid": grid, "h": h, "counts": counts} if grid[-1] > grid[0] else None
-
-
-READING = (ValueError, TypeError, OSError, ImportError)  # what can be wrong with a file
-
-
-def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, str]:
-    """Return bags and targets of a run, or the reason why they cannot be read; wrong arguments raise an error."""
-    if bags is not None:
-        refuse_other_data(results.record, bags, y)
-        return bags, np.asarray(y, dtype=np.float64), ""
-    origin = results.record.get("origin") or {}
-    try:
-        path = data or origin.get("path")
-        if path is None:
-            raise ValueError("the run did not record where its data came from")
-        bags, y = load(path, **origin.get("options", {}))
-        files = find_files(path)
-        refuse_other_data(results.record, bags, y, name=files[0].name + (" and others" if len(files) > 1 else ""))
-        return bags, y, ""
-    except READING as error:
-        if data is not None:
-            raise
-        return None, None, f"{error}. Give the data to see inside the bags: bagwise report RUN --data TABLE."
-
-
-def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model, tell) -> tuple:
-    """Return the section of the explorer for some bags, and those of the learned function and the instance values.
-
-    They are of one model fitted on all bags: the best method of the run that can be made again from its name. The
-    learned function is that of the best method that has one.
-    """
-    entries = [entry for row in results.ranked() if (entry := recall(results, row["method"])) is not None]
-
-    def fitted(entry: Entry):
-        seconds = next(row["seconds"] for row in results.ranked() if row["method"] == entry.label)
-        tell(f"Fitting {entry.label} on all {len(bags):,} bags (on a split it took {duration(seconds)})")
-        return fit_recalled(results, entry, bags, y)
-
-    label, changed = "the model given", ""
-    if model is None:
-        if not entries:
-            text = "no method of the run can be made again from its name"
-            return {"why_not": f"{text}; write_report(..., model=...) takes a fitted one."}, None, None
-        label, written = entries[0].label, results.record["methods"][entries[0].label]["estimator"]
-        if describe(entries[0].make(_seed(results))) != written:
-            changed = f" {label} has changed since the run was made: this is how it is now."
-        try:
-            model = fitted(entries[0])
-        except Exception as error:  # whatever a method may raise: a report with one section less is better than none
-            return {"why_not": f"{error}."}, None, None
-    section = instances_section(
-        label, model, bags[positions], predicted="held out", aside=", fitted on all bags, this one too"
-    )
-    section["more"] = section.get("more", "") + changed
-    function = function_section(label, model, bags)
-    if not has_learned_function(model):
-        with_function = [entry for entry in entries if has_learned_function(entry.make(_seed(results)))]
-        with suppress(Exception):  # as above
-            function = function_section(with_function[0].label, fitted(with_function[0]), bags)
-    return section, function, values_section(label, model, bags, y)
-
-
-def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: str = "") -> dict:
-    """Return the explorer of some bags, or why there is none; ``predicted`` says how their predictions were made."""
-    try:
-        explorer = explain_bags(model, bags)
-    except Exception as error:  # a report with one section less is better than none
-        return {"why_not": f"{label}: {error}."}
-    text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
-    return {"explorer": explorer | {"what": predicted}, "more": text}
-
-
-def function_section(label: str, model, bags: Bags) -> dict | None:
-    """Return the learned function as a plot; None leaves the section out."""
-    try:
-        function = learned_function(model, bags)
-    except Exception:
-        return None
-    return draw_function(label, **function) if function else None
-
-
-def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
-    """Return plots of the instance values of methods that aggregate them, with a map if there are coordinates."""
-    aggregate = getattr(last_step(unwrapped(model)), "aggregate", None)
-    if aggregate is None:
-        return None
-    try:
-        values = instance_values(model, bags)
-    except Exception:  # as above: the section is left out
-        return None
-    weights = bags.sizes if bags.weights is None else segment_sum(bags.weights, bags.offsets)
-    rates = y / weights if aggregate == "sum" else y
-    names = list(bags.feature_names or ())
-    places = bags.instances[:, [names.index("x"), names.index("y")]] if {"x", "y"} <= set(names) else None
-    means = values["instance_predictions"]
-    return draw_values(label, means, values["instance_std"], bags, rates, places) | {"aggregate": aggregate}
+def coordinates_of(bags: Bags) -> tuple[tuple[str, str], np.ndarray] | None:
+    """Return names and values (a row per instance) of two kept columns of coordinates; None without them."""
+    columns = {str(name).lower(): name for name in bags.kept or {}}
+    for pair in COORDINATES:
+        if set(pair) <= set(columns):
+            names = tuple(columns[name] for name in pair)
+            with suppress(TypeError, ValueError):
+                values = np.column_stack([np.asarray(bags.kept[name], dtype=np.float64) for name in names])
+                if np.isfinite(values).all():
+                    return names, values
+    return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from time import perf_counter
 
 import numpy as np
 from scipy.stats import t as student
 
 from bagwise.bags import bag_folds
+from bagwise.bags.folds import units_of
 from bagwise.bags.validation import counted
 from bagwise.evaluation.selection import EXPLANATIONS
 from bagwise.explanations import importance, novelty
@@ -26,53 +28,51 @@ from bagwise.io.table_output import (
     shown,
     shown_p,
     texts,
-    to_rows,
 )
 from bagwise.metrics import METRICS, get_metric
-from bagwise.reports.verdict import LEVEL, HeldOut, error_of, verdict_line, worth
+from bagwise.reports.verdict import HeldOut, error_of, judgement, worth
 
 GROUPS_SHOWN = 20  # those with the most bags
 LABELS_SHOWN = 200  # those with the largest RMSE
+WHOLE = "{:,.0f}".format
 
 
 def coverage_table(held: HeldOut, groups=None) -> list[Column]:
     """Return coverage and width of intervals by size, predicted value and group; empty without intervals."""
     if not held.has_intervals:
         return []
-    bounds = held.ends()
-    cuts = [("all bags", np.zeros(len(bounds), dtype=int), lambda part: "")]
+    parts, bounds = [("all bags", np.full(len(held.target), True))], held.ends()
     for name, values in (("size", held.size), ("predicted", held.prediction)):
-        cuts.append((name, fifths(values), lambda part, values=values: _range(values[part])))
+        fifth = fifths(values)
+        parts += [(f"{name} {_range(values[fifth == k])}", fifth == k) for k in range(fifth.max() + 1)]
     if groups is not None:
         groups = np.asarray(groups).astype(str)
-        names, counts = np.unique(groups, return_counts=True)
-        largest = names[np.argsort(-counts, kind="stable")[:GROUPS_SHOWN]]
-        cuts.append(("group", groups, lambda part: groups[part][0] if groups[part][0] in largest else None))
-    rows = []
-    for name, labels, describe in cuts:
-        coverage = to_rows(coverage_by(held.target, bounds, labels, LEVEL))
-        shown_ = [(row, describe(labels == row["label"])) for row in coverage]
-        rows += [row | {"bags of": f"{name} {text}".strip()} for row, text in shown_ if text is not None]
-    by_chance = [f"{percent(row['low'])} to {percent(row['high'])}" for row in rows]
+        largest = Counter(groups.tolist()).most_common(GROUPS_SHOWN)
+        parts += [(f"group {name}", groups == name) for name, _ in sorted(largest)]
+    covered = [coverage_by(held.target[part], bounds[part], np.zeros(part.sum()), held.level) for _, part in parts]
+    of = {name: [columns[name][0] for columns in covered] for name in covered[0]}
+    by_chance = [f"{percent(low)} to {percent(high)}" for low, high in zip(of["low"], of["high"], strict=True)]
     return [
-        texts("bags of", [row["bags of"] for row in rows]),
-        numbers("bags", [row["bags"] for row in rows], shown=_whole),
-        numbers("inside", [row["coverage"] for row in rows], shown=percent, note="share of targets in their interval"),
-        texts("by chance", by_chance, note=f"where 95 of 100 such shares lie if intervals hold at {percent(LEVEL)}"),
-        numbers("width", [row["width"] for row in rows], note="mean width of the intervals"),
+        texts("bags of", [name for name, _ in parts]),
+        numbers("bags", of["bags"], shown=WHOLE),
+        numbers("inside", of["coverage"], shown=percent, note="share of targets in their interval"),
+        texts("by chance", by_chance, note="where 95 of 100 such shares lie if intervals hold"),
+        numbers("width", of["width"], note="mean width of the intervals"),
     ]
 
 
 def _range(values: np.ndarray) -> str:
-    low, high = float(values.min()), float(values.max())
-    if values.dtype.kind in "iu":
-        return f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
-    return " to ".join(aligned([low, high]))
+    ends = [float(values.min()), float(values.max())]
+    texts = [f"{end:,.0f}" for end in ends] if values.dtype.kind in "iu" else aligned(ends)
+    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
 
 
-def held_out(results, method: str) -> HeldOut | None:
-    """Return the held-out predictions of a method in the first repeat with most bags; None if none are kept."""
-    forecasts = {repeat: results.forecast(method, repeat) for repeat in results.predicted_repeats(method)}
+def held_out(results, method: str, units: np.ndarray | None = None) -> HeldOut | None:
+    """Return the held-out predictions of a method in the first repeat with most bags; None if none are kept.
+
+    ``units`` has the group of each bag of the data, where the data is known.
+    """
+    forecasts = {repeat: results.forecast(method, repeat) for repeat in results.repeats(method)}
     if not forecasts:
         return None
     repeat = max(forecasts, key=lambda repeat: len(forecasts[repeat].bags))
@@ -87,6 +87,7 @@ def held_out(results, method: str) -> HeldOut | None:
         fold=folds.test[bag],
         std=std,
         repeat=int(repeat),
+        unit=None if units is None else units[bag],
         target_name=results.own_names()[1],
         bounds=None if uncertainty is None else uncertainty.bounds,
         metric=error_of(results),
@@ -97,18 +98,13 @@ def held_out(results, method: str) -> HeldOut | None:
 def best_verdict(results, bags, y) -> str | None:
     """Return the verdict on the best method, against the mean target and a forest on bag means in the same folds."""
     best = results.best_method()
-    held = None if best is None else held_out(results, best)
-    return None if held is None else verdict_line(best, worth(held.with_baselines(bags, y)))
-
-
-def size_fifths(held: HeldOut) -> list[dict]:
-    """Return the error of bags from the smallest fifth to the largest (fewer parts if sizes repeat)."""
-    part = fifths(held.size)
-    sizes = [held.size[part == k] for k in np.unique(part)]
-    return [
-        {"low": int(size.min()), "high": int(size.max()), "bags": len(size), "error": held.error(part == k)}
-        for k, size in enumerate(sizes)
-    ]
+    held = None if best is None else held_out(results, best, units_of(bags))
+    if held is None:
+        return None
+    judged = worth(held.with_baselines(bags, y))
+    baselines = ", ".join(f"{name} {shown(error)}" for name, error in judged.baseline_errors.items())
+    error = f"{get_metric(judged.metric).label} {shown(judged.error)} over all held-out bags"
+    return f"{best}: {judgement(judged)['badge'].lower()}. {error}; {baselines}."
 
 
 CHOSEN = "where settings were chosen: inside the training bags, on the scoring folds, or nowhere by this protocol"
@@ -117,12 +113,13 @@ SURE = 0.05  # a corrected p-value below this is called more than chance
 
 def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[Column]:
     """Return the table of methods, best first."""
-    main, name = results.metric, get_metric(results.metric).label
-    of = from_rows(rows)
-    with_intervals = {method: prediction for method, prediction in held.items() if prediction.has_intervals}
-    finite = [with_intervals.get(method) for method in of["method"]]
-    covers = [prediction and float(prediction.inside().mean()) for prediction in finite]
-    widths = [prediction and float(np.ptp(prediction.ends(), axis=1).mean() / 2) for prediction in finite]
+    main, name, of = results.metric, get_metric(results.metric).label, from_rows(rows)
+    with_intervals = {method: scored for method, scored in held.items() if scored.has_intervals}
+    covers = {method: float(scored.inside().mean()) for method, scored in with_intervals.items()}
+    widths = {method: float(np.ptp(scored.ends(), axis=1).mean() / 2) for method, scored in with_intervals.items()}
+    of_level = f"{percent(results.level)} intervals"
+    varied = [texts("selection", of["selection"], note=CHOSEN)]
+    varied.append(numbers("cells", of["cells"], shown=WHOLE, note="that the mean is of"))
     return filled(
         texts("method", of["method"]),
         with_deviation(name, of[main], of[f"{main}_sd_folds"], "mean ± deviation over splits"),
@@ -130,21 +127,12 @@ def results_table(results, rows: list[dict], held: dict[str, HeldOut]) -> list[C
         numbers("p", of["p_holm"], shown=shown_p, note="corrected resampled t-test, Holm over all pairs"),
         numbers("rank", of["rank"], digits=2, note="average rank over splits, 1 is best"),
         *[numbers(METRICS[m].label, of[m]) for m in ("rmse", "r2", "mae") if m != main],
-        numbers("inside", covers, shown=percent, note=f"share of targets inside their {percent(LEVEL)} intervals"),
-        numbers("± width", widths, digits=2, note=f"half the mean width of the {percent(LEVEL)} intervals"),
+        numbers("inside", map(covers.get, of["method"]), shown=percent, note=f"share of targets in {of_level}"),
+        numbers("± width", map(widths.get, of["method"]), digits=2, note=f"half the mean width of {of_level}"),
         numbers("per split", of["seconds"], shown=duration, note="mean time to fit and predict"),
-        *_if_varied(texts("selection", of["selection"], note=CHOSEN)),
-        *_if_varied(numbers("cells", of["cells"], shown=_whole, note="that the mean is of")),
-        *([numbers("failed", of["failed"], shown=_whole)] if any(of["failed"]) else []),
+        *[column for column in varied if len(set(column.texts)) > 1],
+        *([numbers("failed", of["failed"], shown=WHOLE)] if any(of["failed"]) else []),
     )
-
-
-def _whole(number: float) -> str:
-    return f"{number:.0f}"
-
-
-def _if_varied(column: Column) -> list[Column]:
-    return [column] if len(set(column.texts)) > 1 else []
 
 
 def with_deviation(name: str, means: list, deviations: list, note: str) -> Column:
@@ -171,82 +159,130 @@ def metrics_table(results, rows: list[dict]) -> list[Column]:
 
 def by_table(results, method: str) -> dict | None:
     """Return the scores of one method by label, largest RMSE first, with notes; None without labels."""
-    if results.by is None:
-        return None
-    rows = [row for row in results.rows("scores_by") if row["method"] == method]
+    rows = [] if results.by is None else [row for row in results.rows("scores_by") if row["method"] == method]
     if not rows:
         return None
     rows.sort(key=lambda row: -row["rmse"])
-    notes = results.by_notes()
+    notes, name = results.by_notes(), results.by["name"]
     if len(rows) > LABELS_SHOWN:
         notes = [f"The {LABELS_SHOWN} of {len(rows):,} with the largest RMSE; scores_by.csv has all.", *notes]
-        rows = rows[:LABELS_SHOWN]
-    shown_ = [
-        numbers(METRICS[m].label if m in METRICS else m, [row[m] for row in rows])
-        for m in ("rmse", "mae", "bias", "r2", "spearman")
-    ]
-    name = results.by["name"]
-    columns = [texts(name, [row[name] for row in rows]), numbers("bags", [row["bags"] for row in rows], shown=_whole)]
-    covers = numbers("inside", [row["coverage90"] for row in rows], shown=percent, note="of 90 % intervals")
-    return {"name": name, "method": method, "columns": filled(*columns, *shown_, covers), "notes": notes}
+    of = from_rows(rows[:LABELS_SHOWN])
+    columns = filled(
+        texts(name, of[name]),
+        numbers("bags", of["bags"], shown=WHOLE),
+        *[numbers(METRICS[m].label if m in METRICS else m, of[m]) for m in ("rmse", "mae", "bias", "r2", "spearman")],
+        numbers("inside", of["coverage"], shown=percent, note=f"of {percent(results.level)} intervals"),
+    )
+    return {"name": name, "method": method, "columns": columns, "notes": notes}
 
 
-def differences(results) -> dict[str, dict]:
-    """Return, by method, the paired difference from the best, half its 95 % interval, and if it is beyond chance."""
-    rows = results.ranked()
-    p_values = {row["method"]: row["p_holm"] for row in rows}
-    gaps: dict[str, dict] = {}
-    for row in results.rows("compare", reference=rows[0]["method"]) if rows[0]["best"] else ():
-        if is_known(row["difference"]):
-            reach = float(student.ppf(0.975, row["splits"] - 1)) if row["splits"] > 1 else float("nan")
-            error = reach * row["standard_error"] if is_known(row["standard_error"]) else float("nan")
-            p = p_values[row["method"]]
-            sure = is_known(p) and p < SURE
-            gaps[row["method"]] = {"mean": row["difference"], "error": error, "sure": sure}
+FAR = 4.0  # times the range of the better methods: a score further off is drawn at the edge
+
+
+def score_chart(results, ranked: list[dict]) -> dict | None:
+    """Return a row per method: its scores, and its difference from the best with a 95 % interval; None without scores.
+
+    The template places the numbers on ``axis`` and ``gap_axis``, (low, high).
+    """
+    names, rows = [f"repeat {repeat}, fold {fold}" for repeat, fold in results.splits], []
+    gaps, scored = _differences(results, ranked), []
+    for row in ranked:
+        named = zip(results.values(row["method"]).tolist(), names, strict=True)
+        scores = [(value, f"{name}: {shown(value)}") for value, name in named if is_known(value)]
+        label, mean = "no score on any split", None
+        if scores:
+            scored.append(np.array([value for value, _ in scores]))
+            mean, low, high = (float(of(scored[-1])) for of in (np.mean, np.min, np.max))
+            label = f"{counted(len(scores), 'score')}, mean {shown(mean)}, from {shown(low)} to {shown(high)}"
+        about = {name: row[name] for name in ("method", "best")}
+        rows.append(about | {"scores": scores, "mean": mean, "label": label, "gap": gaps.get(row["method"])})
+    if not scored:
+        return None
+    axis, beyond = _window(scored)
+    ends = [end for gap in gaps.values() for end in gap["ends"] or [gap["mean"]]]
+    tested = any(gap["ends"] for gap in gaps.values())
+    gap_axis = _with_margin(np.array([0.0, *ends])) if gaps else None
+    return {"rows": rows, "axis": axis, "gap_axis": gap_axis, "tested": tested, "beyond": beyond}
+
+
+def _window(scored: list[np.ndarray]) -> tuple[tuple[float, float], str]:
+    """Return the range to draw, around the better half of the methods, so that outliers do not squeeze it."""
+    better, scores = np.concatenate(scored[: (len(scored) + 1) // 2]), np.concatenate(scored)
+    low, high = better.min(), better.max()
+    reach = FAR * max(high - low, abs(low + high) / 4)
+    inside = scores[(scores >= low - reach) & (scores <= high + reach)]
+    n_out = len(scores) - len(inside)
+    text = f"{n_out} of {len(scores)} scores lie far beyond the others and are drawn at the edge."
+    return _with_margin(inside), text if n_out else ""
+
+
+def _with_margin(values: np.ndarray) -> tuple[float, float]:
+    low, high = float(values.min()), float(values.max())
+    margin = 0.04 * ((high - low) or abs(high)) or 1.0
+    return low - margin, high + margin
+
+
+def ticks(axis: tuple[float, float]) -> list[tuple[float, str]]:
+    """Return at most five round numbers on an axis, with their texts."""
+    from matplotlib.ticker import MaxNLocator  # slow to import, and `bagwise fit` draws nothing
+
+    values = MaxNLocator(4, steps=[1, 2, 5, 10]).tick_values(*axis)
+    return [(tick, f"{tick:g}".replace("-", "−")) for tick in values.tolist() if axis[0] <= tick <= axis[1]]
+
+
+def _differences(results, ranked: list[dict]) -> dict[str, dict]:
+    """Return, by method, the paired difference from the best, its 95 % interval, and whether it is beyond chance."""
+    p_values, gaps = {row["method"]: row["p_holm"] for row in ranked}, {}
+    for row in results.rows("compare", reference=ranked[0]["method"]) if ranked[0]["best"] else ():
+        mean, error, p = row["difference"], row["standard_error"], p_values[row["method"]]
+        if not is_known(mean):
+            continue
+        label, ends = f"difference from the best {shown(mean, sign=True)}", None
+        if is_known(error) and row["splits"] > 1:
+            reach = float(student.ppf(0.975, row["splits"] - 1)) * error
+            label, ends = f"{label} ± {shown(reach, 2)}", (mean - reach, mean + reach)
+        kind = "sure" if is_known(p) and p < SURE else "unsure"
+        gaps[row["method"]] = {"mean": mean, "ends": ends, "kind": kind, "label": label}
     return gaps
 
 
 def pairs_table(results) -> list[Column]:
     """Return the table of all pairs of methods."""
-    rows = results.rows("compare")
+    rows, label = results.rows("compare"), get_metric(results.metric).label
     if not rows:
         return []
     of = from_rows(rows)
     return filled(
         texts("method", of["method"]),
         texts("minus", of["reference"]),
-        numbers(
-            "difference", of["difference"], sign=True, note=f"mean difference of {get_metric(results.metric).label}"
-        ),
+        numbers("difference", of["difference"], sign=True, note=f"mean difference of {label}"),
         numbers("std. error", of["standard_error"], digits=2, note="corrected for overlapping training sets"),
         numbers("t", of["t"], digits=2),
         numbers("p", of["p"], shown=shown_p),
         numbers("p, Holm", of["p_holm"], shown=shown_p, note="corrected for the number of pairs"),
-        numbers("splits", of["splits"], shown=_whole),
+        numbers("splits", of["splits"], shown=WHOLE),
     )
 
 
 def verdict(results, rows: list[dict]) -> dict:
     """Return the headline: the best method, its score, its lead, and whether that is more than chance."""
-    name = get_metric(results.metric).label
-    best = rows[0]
+    name, best = get_metric(results.metric).label, rows[0]
     if not best["best"]:
         none = "No method has a score yet" if best[results.metric] is None else "No split has a score of every method"
         undone = f"{counted(len(results.failures), 'cell')} failed; {results.missing} are still to be run."
         return {"best": None, "headline": none, "sentences": [undone]}
-    score = f"{name} {shown(_overall(results, best))} on bags it never saw"
+    score = f"{name} {shown(_overall(results, best))} on bags it never saw."
     if len(rows) == 1:
-        return {"best": best["method"], "headline": "", "sentences": [f"{score}. One method was run."]}
+        return {"best": best["method"], "headline": "", "sentences": [score, "One method was run."]}
     headline = "has the best score" if len(rows) > 2 else "has the better score"
-    return {"best": best["method"], "headline": headline, "sentences": [f"{score}.", *_lead(results, rows)]}
+    return {"best": best["method"], "headline": headline, "sentences": [score, *_lead(results, rows)]}
 
 
 def _overall(results, row: dict, metric: str | None = None) -> float:
     """Return the score of all bags of the first repeat together, as charts show it; else the mean of splits."""
-    metric = metric or results.metric
     held = held_out(results, row["method"])
     if held is None:
-        return row[metric]
+        return row[metric or results.metric]
     return results.pooled(row["method"], metric)[results.repeats(row["method"]).index(held.repeat)]
 
 
@@ -254,46 +290,45 @@ def _lead(results, rows: list[dict]) -> list[str]:
     ranked = [row for row in rows[1:] if is_known(row["rank"])]
     if not ranked:
         return ["No other method has a score on all of these splits."]
-    next_best, gap = ranked[0], abs(ranked[0]["from_best"])
-    share = f" ({percent(gap / abs(next_best[results.metric]))})" if get_metric(results.metric).is_error and gap else ""
-    lead = f"Its lead over the next, {next_best['method']}, is {shown(gap, 2)}{share}"
+    gap, p = abs(ranked[0]["from_best"]), ranked[0]["p_holm"]
+    lead = f"Its lead over the next, {ranked[0]['method']}, is {shown(gap, 2)}"
+    if get_metric(results.metric).is_error and gap:
+        lead += f" ({percent(gap / abs(ranked[0][results.metric]))})"
     lead += " in the mean of splits" if len(set(results.distinct_splits().tolist())) > 1 else ""
-    worse = [row for row in ranked if is_known(row["p_holm"]) and row["p_holm"] < SURE]
-    if not is_known(next_best["p_holm"]):
+    if not is_known(p):
         return [f"{lead}; one split does not show whether that is chance."]
-    p = f"p = {shown_p(next_best['p_holm'])}".replace("= <", "<")
-    if next_best in worse:
-        return [f"{lead}: more than chance ({p}, corrected)."]
-    sentences = [f"{lead}: that may be chance ({p}, corrected)."]
-    if worse:
-        names = ", ".join(row["method"] for row in worse)
-        sentences.append(f"It is better beyond chance than {len(worse)} of {len(ranked)} others: {names}.")
-    return sentences
+    if p < SURE:
+        return [f"{lead}: more than chance ({_shown_p(p)}, corrected)."]
+    worse = [row["method"] for row in ranked if is_known(row["p_holm"]) and row["p_holm"] < SURE]
+    more = f"It is better beyond chance than {len(worse)} of {len(ranked)} others: {', '.join(worse)}."
+    return [f"{lead}: that may be chance ({_shown_p(p)}, corrected).", *([more] if worse else [])]
 
 
-def tiles(results, rows: list[dict], held: HeldOut | None) -> list[dict]:
-    """Return the large numbers about the best method."""
+def _shown_p(p: float) -> str:
+    return f"p = {shown_p(p)}".replace("= <", "<")
+
+
+def tiles(results, rows: list[dict], held: HeldOut | None) -> list[tuple[str, str, str]]:
+    """Return the large numbers about the best method: names, values and notes."""
     best, tiles = rows[0], []
     if not best["best"]:
         return []
     sd, splits = best[f"{results.metric}_sd_folds"], len(set(results.distinct_splits().tolist()))
-    note = f"mean of {counted(splits, 'split')}"
-    note += f", ± {shown(sd, 2)} (deviation)" if is_known(sd) else ""
+    note = f"mean of {counted(splits, 'split')}" + (f", ± {shown(sd, 2)} (deviation)" if is_known(sd) else "")
     if held is not None:
         note = f"all bags together; {shown(best[results.metric])} is the {note}" if splits > 1 else "one split"
-    tiles.append({"name": get_metric(results.metric).label, "value": shown(_overall(results, best)), "note": note})
+    tiles.append((get_metric(results.metric).label, shown(_overall(results, best)), note))
     if results.metric != "r2" and is_known(best["r2"]):
-        r2 = shown(_overall(results, best, "r2"))
-        tiles.append({"name": "R²", "value": r2, "note": "1 is perfect, 0 is the mean target"})
+        tiles.append(("R²", shown(_overall(results, best, "r2")), "1 is perfect, 0 is the mean target"))
     if len(rows) > 1 and is_known(rows[1]["rank"]):
-        p = rows[1]["p_holm"]
-        note = f"to {rows[1]['method']}" + (f", p = {shown_p(p)}".replace("= <", "<") if is_known(p) else "")
-        tiles.append({"name": "Lead", "value": shown(abs(rows[1]["from_best"]), 2), "note": note})
+        p, note = rows[1]["p_holm"], f"to {rows[1]['method']}"
+        note += f", {_shown_p(p)}" if is_known(p) else ""
+        tiles.append(("Lead", shown(abs(rows[1]["from_best"]), 2), note))
     if held is not None and held.has_intervals:
-        low, high = held.ends().T
-        note = f"hold {percent(float(held.inside().mean()))} of the targets"
-        width = f"± {shown(float((high - low).mean() / 2), 2)}"
-        tiles.append({"name": f"{percent(LEVEL)} intervals", "value": width, "note": note})
+        width = f"± {shown(np.ptp(held.ends(), axis=1).mean() / 2, 2)}"
+        tiles.append(
+            (f"{percent(held.level)} intervals", width, f"hold {percent(held.inside().mean())} of the targets")
+        )
     return tiles
 
 
@@ -331,28 +366,27 @@ def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:
     started = perf_counter()
     predict(bags)
     each = bags.spread().n_features * (perf_counter() - started)
+    section: dict = {"columns": None, "order": None}
     if each > PATIENCE:
-        why = f"Not measured, for it would take more than {PATIENCE:.0f} seconds. "
-        return {"columns": None, "order": None, "lead": why + "`bagwise importance` does, also for groups of features."}
+        why = f"Not measured, because it would take more than {PATIENCE:.0f} seconds"
+        return section | {"lead": f"{why}. `bagwise importance` measures it, also for groups of features."}
     options = {"repeats": 3} if 9 * each < PATIENCE else {"repeats": 1, "parts": "whole"}
     try:
         measured = importance(model, bags, y, metric=metric, **options, progress=False)
     except ValueError as error:  # too few bags
-        return {"columns": None, "order": None, "lead": f"Not measured: {error}."}
+        return section | {"lead": f"Not measured: {error}."}
     if not any(np.nan_to_num(rise).any() for rise in measured.rises.values()):
-        return {"columns": None, "order": None, "lead": "No feature matters: no prediction changes with any of them."}
+        return section | {"lead": "No feature matters: no prediction changes with any of them."}
     table = {name: column[:MOST_FEATURES] for name, column in measured.as_dict().items()}
     columns = [texts("feature", table["feature"])]
     for part in measured.rises:
         columns.append(numbers(part, table[part], note="loss of accuracy when the column is permuted across bags"))
         columns.append(numbers("±", table[f"{part}_error"], digits=2, note="standard error over folds"))
     error = f"{get_metric(measured.metric).label} on held-out bags ({shown(measured.baseline)})"
-    lead = (
-        f"The increase of the {error} when a column is permuted across bags: the whole column, its mean alone, its "
-        "spread alone."
-    )
-    more = f" The first {MOST_FEATURES} of {len(measured.names)}." if len(measured.names) > MOST_FEATURES else ""
-    return {"columns": filled(*columns), "order": list(measured.names), "lead": lead + more}
+    lead = f"The increase of the {error} when a column is permuted across bags: the whole column"
+    lead += ", its mean alone, its spread alone." if len(measured.rises) > 1 else "."
+    lead += f" The first {MOST_FEATURES} of {len(measured.names)}." if len(measured.names) > MOST_FEATURES else ""
+    return {"columns": filled(*columns), "order": list(measured.names), "lead": lead}
 
 
 def novelty_section(bags, held: HeldOut) -> dict | None:
@@ -372,18 +406,15 @@ def novelty_section(bags, held: HeldOut) -> dict | None:
     lead = (
         "Every bag compared with those of the other folds. Where all are of one kind, 5 % are at the edge or outside."
     )
-    columns = [texts("verdict", VERDICTS), numbers("bags", [m.sum() for m in of_verdict], shown="{:,.0f}".format)]
+    columns = [texts("verdict", VERDICTS), numbers("bags", [m.sum() for m in of_verdict], shown=WHOLE)]
+    note = "share of its instances with a value beyond those of the other bags"
+    least = {name: column[worst] for name, column in table.items()}
     unusual = [
-        texts("bag", table["bag"][worst]),
-        texts("verdict", table["verdict"][worst]),
-        numbers("percentile", table["percentile"][worst], note="of its distance to the nearest other bags"),
-        numbers(
-            "beyond the range",
-            table["share_outside"][worst],
-            shown=percent,
-            note="share of its instances with a value beyond those of the other bags",
-        ),
-        texts("mostly in", table["column_outside"][worst]),
+        texts("bag", least["bag"]),
+        texts("verdict", least["verdict"]),
+        numbers("percentile", least["percentile"], note="of its distance to the nearest other bags"),
+        numbers("beyond the range", least["share_outside"], shown=percent, note=note),
+        texts("mostly in", least["column_outside"]),
     ]
     return {
         "lead": f"{lead} New bags are judged so by bw.novelty and `bagwise predict`.",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,9 +14,9 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 
 from bagwise.bags import check_fit
+from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.shared_rows import shares_rows
 from bagwise.bags.validation import counted
@@ -40,29 +39,15 @@ from bagwise.io.table_output import (
 )
 from bagwise.metrics import get_metric, score
 from bagwise.model_files.fingerprint import describe, of_data, of_library, versions
-from bagwise.reports import findings
-from bagwise.reports.charts import draw_predictions, draw_scores, draw_worth, map_of_bags, share_bar
-from bagwise.reports.explorer import (
-    choose_bags,
-    chosen_settings,
-    coordinates_of,
-    data_section,
-    explored,
-    find_data,
-    function_section,
-    instances_section,
-    values_section,
-)
-from bagwise.reports.findings import with_deviation
+from bagwise.reports import explorer, findings
+from bagwise.reports.figures import draw_predictions, map_of_bags, share_bar
 from bagwise.reports.verdict import MEAN, STATUSES, HeldOut, Worth, error_of, held_out_of, judgement, worth
 
 TEMPLATES = Path(__file__).parent / "templates"
 # The sections that a page can have, and their titles.
 SECTIONS = {"results": "Results", "summary": "Members", "predictions": "Predictions", "profile": "Data"}
 SECTIONS |= {"importance": "Features", "novelty": "Unusual bags", "function": "Learned function"}
-SECTIONS |= {"values": "Instance values", "bags": "Bags", "facts": "What was run"}
-LISTS = ("notes", "tiles", "worth", "predictions", "coverage", "failures", "methods", "facts")
-TEXTS = ("predictions_lead", "no_predictions", "coverage_of", "pooled")
+SECTIONS |= {"values": "Instance values", "bags": "Bags", "run": "What was run"}
 
 
 def write_page(path, content: dict) -> Path:
@@ -77,65 +62,38 @@ def write_page(path, content: dict) -> Path:
 
 
 def render(content: dict) -> str:
-    """Render the page without sections that have no content. Texts are escaped, unless `charts.tag` did so.
+    """Render the page without sections that have no content. All texts are escaped; figures are markup.
 
     Control characters of names and ids, which could turn the text around them, are written out. Beside escaping, the
     page carries a policy that lets the browser run our own script, known by its hash, and nothing else, and load
     nothing from anywhere.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup, escape
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-    def prose(text) -> Markup:
-        """Return a text with HTML escaped, and with the parts between backticks shown as code."""
-        return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
-
-    environment.filters["prose"] = prose
-    content = dict.fromkeys(SECTIONS) | {name: [] for name in LISTS} | dict.fromkeys(TEXTS, "") | content
-    shown = [part for part in SECTIONS if content[part] or part == "predictions"]
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["prose"] = lambda text: Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    environment.filters |= {"at": _place, "ticks": findings.ticks, "percent": percent}
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     script = (TEMPLATES / "report.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = [name for name in SECTIONS if content.get(name) or name in ("predictions", "run")]
     page = environment.get_template("report.html").render(
         **content,
-        sections=[(SECTIONS[part], "run" if part == "facts" else part) for part in shown],
+        sections={name: SECTIONS[name] for name in shown},
         script=script,
         script_hash=f"sha256-{digest}",
-        covered=any("Targets inside" in row["label"] for row in content["worth"]),
         style=(TEMPLATES / "report.css").read_text(encoding="utf-8"),
-        as_json=as_json,
     )
     return without_controls(page)
 
 
-def as_json(value) -> str:
-    r"""Return JSON for a <script> element: no character can end the element or is a control character.
-
-    Examples
-    --------
-    >>> as_json({"bag": "</script>&"})
-    '{"bag":"\\u003c/script\\u003e\\u0026"}'
-    """
-    text = json.dumps(_visible(value), separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _visible(value):
-    """Return plain data with all texts `without_controls`, as the script of the page shows them unchanged."""
-    if isinstance(value, str):
-        return without_controls(value)
-    if isinstance(value, dict):
-        return {_visible(name): _visible(item) for name, item in value.items()}
-    return [_visible(item) for item in value] if isinstance(value, list | tuple) else value
+def _place(value: float, axis: tuple[float, float] | None = None) -> str:
+    """Return the place of a share of the width, or of a number on an axis: at the edge if it is beyond it."""
+    if axis is not None:
+        value = 0.03 + 0.94 * (min(max(value, axis[0]), axis[1]) - axis[0]) / (axis[1] - axis[0])
+    return f"{100 * value:.2f}%"
 
 
 def describe_data(n_bags: int, sizes, n_features: int, targets, *, n_others: int = 0) -> str:
@@ -157,52 +115,50 @@ def list_bags(held: HeldOut, places: np.ndarray, ids: list, names: tuple[str, st
         numbers("error", np.abs(held.residual[places]), note=f"|{names[1]} − prediction|"),
         numbers(names[1], held.target[places]),
         numbers(predicted, held.prediction[places], note=f"prediction, {predicted}"),
-        numbers("size", held.size[places], shown=lambda n: f"{n:,.0f}", note="instances in the bag"),
+        numbers("size", held.size[places], shown="{:,.0f}".format, note="instances in the bag"),
     ]
-    lead = f"{'Fitted' if held.in_sample else 'Held-out'} predictions of {held.label}, largest error first."
+    lead = f"{predicted.capitalize().replace(' ', '-')} predictions of {held.label}, largest error first."
     if len(places) < len(held.bag):
         lead += f" Of {len(held.bag):,} bags, the {2 * len(places) // 3} with the largest error and a random sample."
-    listed = bags[held.bag[places]] if bags is not None else None
-    coordinates = None if listed is None else coordinates_of(listed)  # of the instances, if they were kept
-    drawn = None
+    section: dict = {"columns": columns, "lead": lead}
+    listed = None if bags is None else bags[held.bag[places]]
+    coordinates = None if listed is None else explorer.coordinates_of(listed)  # of the instances, if they were kept
     if coordinates is not None:
         x, y = segment_mean(coordinates[1], listed.offsets).T
-        drawn = {"svg": map_of_bags(x, y, held.residual[places], listed.ids.tolist(), coordinates[0])}
-    return {"columns": columns, "lead": lead, "map": drawn, "more": "", "why_not": "", "explorer": None}
+        section["map"] = map_of_bags(x, y, held.residual[places], listed.ids.tolist(), coordinates[0])
+    return section
+
+
+def worth_rows(label: str, judged: Worth | None) -> list[dict]:
+    """Return the rows of the first chart: errors of the baselines and the model as bars, and the share covered."""
+    if judged is None:
+        return []
+    low, high = max(judged.error - 2 * judged.error_se, 0.0), judged.error + 2 * judged.error_se
+    top, rows = max(*judged.baseline_errors.values(), high) or 1.0, []
+    for subject, error in {**judged.baseline_errors, label: judged.error}.items():
+        text = f"{get_metric(judged.metric).label} of {subject}"
+        rows.append({"label": text, "value": shown(error), "title": f"{text}: {shown(error)}", "share": error / top})
+    rows[-1]["interval"] = low / top, high / top
+    rows[-1]["title"] += f", 95 % interval {shown(low)} to {shown(high)}"
+    if judged.covered is not None:
+        text, (low, high) = f"inside their {percent(judged.level)} intervals", judged.expected
+        place = f"{'inside' if low <= judged.covered <= high else 'outside'} the range of chance"
+        title = f"{percent(judged.covered)} of the targets lie {text}, {place}, {percent(low)} to {percent(high)}"
+        row = {"label": f"Targets {text}", "value": percent(judged.covered), "title": title}
+        rows.append(row | {"share": judged.covered, "chance": judged.expected, "level": judged.level})
+    return rows
+
+
+def _shared_rows(bags) -> list[str]:
+    """Return a note where more than a few percent of the instances occur in several bags."""
+    shared = shares_rows(bags)
+    return [] if shared is None else [str(shared.describe())]
 
 
 # The report of an evaluation ----------------------------------------------------------------------------------------
 
 UNKNOWN = "not recorded"
 MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
-
-
-def run_facts(results) -> list[tuple[str, str]]:
-    """Return names and values of the facts of a run."""
-    record = results.record
-    origin, data = record.get("origin") or {}, record["data"]
-    repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
-    folds = len(results.splits) // max(len(repeats), 1)
-    cells = results.rows("table")
-    seconds = float(sum(cell["seconds"] or 0.0 for cell in cells)) if cells else None
-    seed = record.get("random_state")
-    seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
-    versions = record.get("versions") or {}
-    return [
-        ("Command", origin.get("command") or UNKNOWN),
-        ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
-        ("Data hash", data["hash"]),
-        ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold') if folds > 1 else 'one split'}"),
-        ("Selection", results.selection_text()),
-        ("Ranked by", get_metric(results.metric).label),
-        ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
-        ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
-        ("Computing", f"{duration(seconds)} in all cells together"),
-        ("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or UNKNOWN),
-        ("Code", record["library"]),
-    ]
-
-
 MOST_METHODS = 20  # with plots of their own
 
 
@@ -217,9 +173,8 @@ def write_report(
     explore: bool = True,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Path:
-    """Write what an evaluation found as one HTML file that needs nothing else.
+    """Write the results of an evaluation as one HTML file that needs nothing else.
 
-    Three steps that never mix: what the run found becomes plain data, plain data becomes plots, both fill a template.
     Scores and predictions are of held-out bags. The explorer and the learned function are of one model fitted on all
     bags: the best method of the run, with the setting that its folds chose most often. For that the data is read again
     from where the run had it; if it is gone or has changed, the report states it there and shows the rest.
@@ -251,15 +206,19 @@ def write_report(
     'report.html'
     """
     results = run if isinstance(run, Results) else Results.load(run)
+    n_cells = len(results.record["cells"])
     if results.record.get("learning_curve"):
         raise ValueError("these are the fits of a learning curve, not an evaluation; learning_curve.csv has its table")
+    if results.missing == n_cells:
+        text = f"the evaluation has no results: {n_cells} of {n_cells} cells have not run, or their files are damaged"
+        raise ValueError(f"{text}; run the command that made the folder again, which continues it")
     ranked = results.ranked()
-    predictions = ((row["method"], findings.held_out(results, row["method"])) for row in ranked)
-    held = {method: held_out for method, held_out in predictions if held_out is not None}
-    bags, y, why_not = find_data(results, data, bags, y)
+    bags, y, why_not = explorer.find_data(results, data, bags, y)
     if explore and why_not:
         tell(f"Without bag explorer: {why_not}")
-    why_not = why_not if explore else ""
+    units = None if bags is None else units_of(bags)
+    predictions = ((row["method"], findings.held_out(results, row["method"], units)) for row in ranked)
+    held = {method: held_out for method, held_out in predictions if held_out is not None}
     if held and bags is not None:
         first = next(iter(held))
         held[first] = held[first].with_baselines(bags, y)
@@ -267,101 +226,100 @@ def write_report(
     if held:
         best = next(iter(held.values()))
         labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
-        content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label}
-        places = choose_bags(best)
-        listed = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
-        content["bags"] = listed | {"why_not": why_not}
+        content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label, "level": best.level}
+        places = explorer.choose_bags(best)
+        content["bags"] = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
+        content["bags"]["why_not"] = explore and why_not
         if bags is not None:
             content["notes"] += _shared_rows(bags)
         if explore and bags is not None:  # what is inside them
-            more, function, values = explored(results, best.bag[places], bags, y, model=model, tell=tell)
+            more, function, values = explorer.explored(results, best.bag[places], bags, y, model=model, tell=tell)
             content["bags"] |= more
-            content |= {"function": function, "values": values, "profile": data_section(bags, y)}
+            content |= {"function": function, "values": values, "profile": explorer.data_section(bags, y)}
     return write_page(path, content)
 
 
 def _summarised(results, ranked: list[dict], held: dict[str, HeldOut]) -> dict:
+    """Return the content of the page that needs the results alone."""
     metric, data, targets = get_metric(results.metric).label, results.record["data"], {}
     for method in results.methods:  # as far as cells know the targets
         for cell in (results.cell(method, split) for split in results.splits):
             targets |= dict(zip(cell["bags"], cell["targets"], strict=True)) if cell else {}
+    scored = sorted(targets) or range(data["bags"])
+    sizes, n_others = [data["sizes"][bag] for bag in scored], data["bags"] - len(scored)
     chosen, n_splits = results.selection_text(), len(set(results.distinct_splits().tolist()))
-    lead = "Every method was trained on the same bags and scored on the same others"
-    if n_splits > 1:
-        lead = f"Every method was trained and scored on the same {n_splits} splits of bags"
-    lead += f". {chosen[0].upper()}{chosen[1:]}."
-    about = {
-        "lead": f"{lead} Scores are means of splits, ± their standard deviation." if n_splits > 1 else lead,
-        "several": n_splits > 1,
-        "columns": findings.results_table(results, ranked, held),
-        "metric": metric,
-        "pairs": findings.pairs_table(results),
-        "metrics": findings.metrics_table(results, ranked),
-        "by": findings.by_table(results, ranked[0]["method"]),
-    }
-    repeats = {held_out.repeat for held_out in held.values()}
-    which = f" (repeat {repeats.pop()})" if len(repeats) == 1 else ""
-    which_bags = f"Each bag once, predicted by a model that never saw it{which}. Open a method to see its plots."
-    which_bags += f" The best {MOST_METHODS} of {len(held)} methods." if len(held) > MOST_METHODS else ""
     of_splits = ", mean of splits" if n_splits > 1 else ""
     aside = {row["method"]: f"{metric} {shown(row[results.metric])}{of_splits}" for row in ranked}
-    pooled = " Errors here are over all bags of one repeat together; the table below has means of splits."
     failed = zip(*results.failures[:MOST_FAILURES], strict=True)
-    heads = ("method", "repeat", "fold", "error")
+    settings = {method: explorer.chosen_settings(results, method).items() for method in results.methods}
+    first_screen = findings.verdict(results, ranked)
+    best = held.get(ranked[0]["method"]) if first_screen["best"] is not None else None
+    judged = None if best is None else worth(best)
+    if judged is not None:
+        verdict = judgement(judged)
+        first_screen |= verdict | {"sentences": first_screen["sentences"] + verdict["sentences"][:1]}
     return {
         "kind": "evaluation",
         "title": str(data["name"]),
-        "data": _describe_scored(data, targets),
+        "data": describe_data(len(scored), sizes, data["features"], targets.values(), n_others=n_others),
         "notes": findings.notes(results),
-        **_first_screen(results, ranked, held.get(ranked[0]["method"])),
-        "results": about | draw_scores(results, ranked, findings.differences(results)),
+        "verdict": {"status": "", "badge": ""} | first_screen,
+        "tiles": findings.tiles(results, ranked, best),
+        "worth": [] if best is None else worth_rows(best.label, judged),
+        "results": {
+            "n_splits": n_splits,
+            "selection": chosen[0].upper() + chosen[1:],
+            "columns": findings.results_table(results, ranked, held),
+            "metric": metric,
+            "pairs": findings.pairs_table(results),
+            "metrics": findings.metrics_table(results, ranked),
+            "by": findings.by_table(results, ranked[0]["method"]),
+            "chart": findings.score_chart(results, ranked),
+        },
         "predictions": [draw_predictions(held[method], aside[method]) for method in list(held)[:MOST_METHODS]],
-        "predictions_lead": which_bags,
-        "pooled": pooled if n_splits > 1 else "",
-        "no_predictions": "No held-out predictions are kept: many settings were scored on the same folds, or no cell "
-        "has finished.",
+        "repeats": sorted({held_out.repeat for held_out in held.values()}),
+        "n_predicted": len(held),
         "facts": run_facts(results),
-        "failures": [texts(*column) for column in zip(heads, failed, strict=False)],
+        "failures": list(map(texts, ("method", "repeat", "fold", "error"), failed)),
         "n_failures": len(results.failures),
         "methods": [
             {
                 "method": method,
-                "estimator": shortened(about_method["estimator"], 6000),
-                "settings": [(name or "default settings", n) for name, n in chosen_settings(results, method).items()],
+                "estimator": shortened(about["estimator"], 6000),
+                "settings": [(name or "default settings", n) for name, n in settings[method]],
             }
-            for method, about_method in results.record["methods"].items()
+            for method, about in results.record["methods"].items()
         ],
     }
 
 
-def _describe_scored(data: dict, targets: dict) -> str:
-    """Return the sentence on the data: on all bags, or on those that were scored where some never are."""
-    scored = sorted(targets) if targets else range(data["bags"])
-    sizes = [data["sizes"][bag] for bag in scored] if data["sizes"] else data["sizes"]
-    return describe_data(len(scored), sizes, data["features"], targets.values(), n_others=data["bags"] - len(scored))
-
-
-def _shared_rows(bags) -> list[str]:
-    """Return a note where more than a few percent of the instances occur in several bags."""
-    shared = shares_rows(bags)
-    return [] if shared is None else [str(shared.describe())]
-
-
-def _first_screen(results, ranked: list[dict], best: HeldOut | None) -> dict:
-    """Return the verdict, the large numbers, and the chart of the best method beside the baselines."""
-    parts = findings.verdict(results, ranked)
-    comparison = worth(best) if best is not None and parts["best"] is not None else None
-    judged = judgement(comparison) if comparison else {"status": "", "badge": "", "sentences": []}
-    if comparison is not None:
-        parts["sentences"] += judged["sentences"][:1]
-    return {
-        "verdict": parts | {"status": judged["status"], "badge": judged["badge"]},
-        "tiles": findings.tiles(results, ranked, best),
-        "worth": draw_worth(best.label, comparison) if best is not None and comparison else [],
-    }
+def run_facts(results) -> list[tuple[str, str]]:
+    """Return names and values of the facts of a run."""
+    record = results.record
+    origin, data = record.get("origin") or {}, record["data"]
+    repeats = list(dict.fromkeys(repeat for repeat, _ in results.splits))
+    folds = len(results.splits) // max(len(repeats), 1)
+    seconds, seed = sum(cell["seconds"] or 0.0 for cell in results.rows("table")), record.get("random_state")
+    seeds = UNKNOWN if seed is None else ", ".join(str(seed + repeat) for repeat in repeats[:12])
+    versions = record.get("versions") or {}
+    return [
+        ("Command", origin.get("command") or UNKNOWN),
+        ("Data", f"{data['name']}: {counted(data['bags'], 'bag')}, {counted(data['instances'], 'instance')}"),
+        ("Data hash", data["hash"]),
+        ("Splits", f"{counted(len(repeats), 'repeat')} of {counted(folds, 'fold') if folds > 1 else 'one split'}"),
+        ("Selection", results.selection_text()),
+        ("Ranked by", get_metric(results.metric).label),
+        ("Seeds", seeds + (", …" if seed is not None and len(repeats) > 12 else "")),
+        ("Cells", f"{len(record['cells'])}: {results.missing} to be run, {len(results.failures)} failed"),
+        ("Computing", f"{duration(seconds)} in all cells together"),
+        ("Versions", ", ".join(f"{name} {value}" for name, value in versions.items()) or UNKNOWN),
+        ("Code", record["library"]),
+    ]
 
 
 # The report of a model ----------------------------------------------------------------------------------------------
+
+MOST_TIMED = 50  # bags that are predicted in one call, to take the time
 
 
 def write_model_report(
@@ -409,12 +367,12 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
         part, held = bags[has_target]._with(target_name=name), None if held_out is None else held_out[has_target, k]
         page = _content(estimator, part, y[has_target, k], held_out=held, **about)
         pages.append(page)
-        page["tiles"] = [tile | {"name": f"{name}: {tile['name']}"} for tile in page["tiles"]]
+        page["tiles"] = [(f"{name}: {head}", *tile) for head, *tile in page["tiles"]]
         page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
         page["predictions"] = [plots | {"label": name} for plots in page["predictions"]]
         page["methods"] = [row | {"method": f"{row['method']}, {name}"} for row in page["methods"]]
         page["verdict"]["sentences"] = [f"{name}: {page['verdict']['sentences'][0]}"]
-    first, texts = pages[0], [page["verdict"]["sentences"][0] for page in pages]
+    first = pages[0]
     headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
     first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
     lists = ("tiles", "worth", "predictions", "methods")
@@ -423,45 +381,47 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
     # One word for all: that of the target that is predicted worst.
     worst = max((page["verdict"] for page in pages), key=lambda verdict: STATUSES.index(verdict["status"]))
-    return first | joined | {"verdict": worst | {"headline": headline, "sentences": texts}}
+    sentences = [page["verdict"]["sentences"][0] for page in pages]
+    return first | joined | {"verdict": worst | {"headline": headline, "sentences": sentences}}
 
 
 def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method, command) -> dict:
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
     label = method or type(model).__name__
     held = held_out_of(label, model, bags, y, held_out=held_out, fold=fold, std=std).with_baselines(bags, y)
-    places, comparison, scored = choose_bags(held), worth(held), bags[held.bag]
-    shared = shares_rows(bags)
+    places, judged, scored = explorer.choose_bags(held), worth(held), bags[held.bag]
     names = own_name(bags.id_name, "bag", ()), held.target_name
     measured = findings.importance_section(model, bags, y, held.metric)
     listed = list_bags(held, places, bags.ids.tolist(), names, bags)
-    listed |= instances_section(label, model, scored[places], predicted="fitted" if held.in_sample else "held out")
+    listed |= explorer.instances_section(
+        label, model, scored[places], predicted="fitted" if held.in_sample else "held out"
+    )
+    n_others = len(bags) - len(scored)
+    timed, started = scored[places[:MOST_TIMED]], perf_counter()
+    model.predict(timed)
+    seconds = (perf_counter() - started) / len(timed)
     return {
         "kind": "model",
         "title": name,
         "notes": _shared_rows(bags),
-        "data": describe_data(
-            len(scored), scored.sizes, bags.n_features, held.target, n_others=len(bags) - len(scored)
-        ),
-        "verdict": _verdict(held, comparison),
-        "tiles": _tiles(held, comparison, _seconds_per_bag(model, scored[places])),
-        "worth": draw_worth(label, comparison) if comparison else [],
-        "summary": _summary(model),
-        "profile": data_section(bags, y, measured and measured["order"]),
+        "data": describe_data(len(scored), scored.sizes, bags.n_features, held.target, n_others=n_others),
+        "verdict": _verdict(held, judged),
+        "tiles": _tiles(held, judged, seconds),
+        "worth": worth_rows(label, judged),
+        "summary": _members(model),
+        "profile": explorer.data_section(bags, y, measured and measured["order"]),
         "predictions": [draw_predictions(held, "")],
-        "predictions_lead": "In sample: the model saw these bags."
-        if held.in_sample
-        else "Each bag once, predicted by a model that never saw it." + (f" {shared.figures()}." if shared else ""),
+        "in_sample": held.in_sample,
         "coverage": findings.coverage_table(held, scored.groups),
+        "level": held.level,
         "importance": measured,
         "novelty": findings.novelty_section(scored, held),
         "bags": listed,
-        "function": function_section(label, model, bags),
-        "values": values_section(label, model, bags, y),
+        "function": explorer.function_section(label, model, bags),
+        "values": explorer.values_section(label, model, bags, y),
         "facts": [
             ("Command", command or UNKNOWN),
             ("Method", label),
-            *([("Shared rows", str(shared.describe()))] if shared else []),
             ("Data hash", of_data(bags, y)),
             ("Versions", ", ".join(f"{name} {value}" for name, value in versions().items())),
             ("Code", of_library()),
@@ -470,117 +430,71 @@ def _content(model, bags, y, *, held_out=None, fold=None, std=None, name, method
     }
 
 
-MOST_TIMED = 50  # bags that are predicted to take the time
-
-
-def _seconds_per_bag(model, bags) -> float:
-    """Measure the time to predict a bag, over some of the bags in one call."""
-    timed = bags[:MOST_TIMED]
-    start = perf_counter()
-    model.predict(timed)
-    return (perf_counter() - start) / len(timed)
-
-
-def _verdict(held: HeldOut, comparison: Worth | None) -> dict:
-    n, parts = counted(len(held.target), "bag"), judgement(comparison)
-    if comparison is None:
+def _verdict(held: HeldOut, judged: Worth | None) -> dict:
+    n, parts = counted(len(held.target), "bag"), judgement(judged)
+    if judged is None:
         text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures its error."
         return parts | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
-    rival = comparison.rival if comparison.beats(MEAN) else MEAN
+    rival = judged.rival if judged.beats(MEAN) else MEAN
     headline = f"does not predict new bags better than {rival}"
-    headline += ", so it predicts that mean" if comparison.predicts_mean else ""
-    if comparison.better:
-        headline = f"predicts new bags with {percent(comparison.gain)} less error than {rival}"
-    elif comparison.error > comparison.mean_error:
+    headline += ", so it predicts that mean" if judged.predicts_mean else ""
+    if judged.better:
+        headline = f"predicts new bags with {percent(judged.gain)} less error than {rival}"
+    elif judged.error > judged.mean_error:
         headline = f"predicts new bags worse than {MEAN}"
-    error = f"{get_metric(comparison.metric).label} {shown(comparison.error)}"
+    error = f"{get_metric(judged.metric).label} {shown(judged.error)}"
     text = f"{error} on bags it never saw: each of the {n} was predicted by a model fitted without it."
     return parts | {"best": held.label, "headline": headline, "sentences": [text, *parts["sentences"]]}
 
 
-def _tiles(held: HeldOut, comparison: Worth | None, seconds: float) -> list[dict]:
-    sizes = f"{shown(float(held.size.mean()))} instances each on average"
-    tiles = [{"name": "Bags", "value": f"{len(held.target):,}", "note": sizes}]
-    if comparison is not None:
-        scores = score(held.target, held.prediction, held.std)
-        other, weight = ("mae", "large errors count less")
-        if comparison.metric != "rmse":
-            other, weight = ("rmse", "large errors count more")
-        label = get_metric(comparison.metric).label
-        near = f"± {shown(2 * comparison.error_se, 2)} (two standard errors); same unit as the target"
+def _tiles(held: HeldOut, judged: Worth | None, seconds: float) -> list[tuple[str, str, str]]:
+    tiles = []
+    if judged is not None:
+        scores, other = score(held.target, held.prediction), "mae" if judged.metric == "rmse" else "rmse"
+        name, weight = f"Typical error ({get_metric(judged.metric).label})", "less" if other == "mae" else "more"
+        near = f"± {shown(2 * judged.error_se, 2)} (two standard errors); same unit as the target"
         tiles = [
-            {
-                "name": f"Typical error ({label})",
-                "value": shown(comparison.error),
-                "note": near,
-            },
-            {"name": get_metric(other).in_full.capitalize(), "value": shown(scores[other]), "note": weight},
-            {"name": "Variance explained (R²)", "value": shown(scores["r2"], 2), "note": "1 is perfect, 0 is the mean"},
-            *tiles,
+            (name, shown(judged.error), near),
+            (get_metric(other).in_full.capitalize(), shown(scores[other]), f"large errors count {weight}"),
+            ("Variance explained (R²)", shown(scores["r2"], 2), "1 is perfect, 0 is the mean"),
         ]
-    return [*tiles, {"name": "Prediction", "value": duration(seconds), "note": "a bag, where this report was written"}]
+    tiles.append(("Bags", f"{len(held.target):,}", f"{shown(held.size.mean())} instances each on average"))
+    return [*tiles, ("Prediction", duration(seconds), "a bag, where this report was written")]
 
 
-def _summary(model) -> dict | None:
-    """Return members and summary of an automatic method, also inside intervals; None for other methods."""
-    model = unwrapped(model)
-    rows = getattr(model, "trials_", None)
-    summary = getattr(model, "summary", None)
-    try:
-        text = summary() if callable(summary) else None
-    except (NotFittedError, TypeError, AttributeError):
-        text = None
-    columns = None
-    if isinstance(rows, list) and rows and isinstance(rows[0], dict):
-        if getattr(model, "kind_", None) == "blend" and "error" in getattr(model, "scores_", {}):
-            # its error is of blends that were decided without the fold
-            rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
-        columns = members_table(rows, error_of(model))
-    return {"columns": columns, "text": text if isinstance(text, str) else None} if columns or text else None
-
-
-# What the columns of members are called: the key of a row, the head, and a note.
-MEMBERS = {
-    "member": ("member", ""),
-    "error": ("typical error ({})", "of all held-out bags, each predicted without its fold, ± its standard error"),
-    "difference": ("behind the best", "typical error minus that of the best member"),
-    "weight": ("weight", "share in the prediction of the blend"),
-    "fit_seconds": ("time to fit", "all folds together"),
-    "predict_seconds": ("to predict", "all folds together"),
-    "seconds": ("time", "all folds together"),
-    "status": ("outcome", ""),
-}
 OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "not tried"}
 
 
-def members_table(rows: list[dict], metric: str = "rmse") -> list[Column]:
-    """Return the members by error, the best first and marked, weights as bars; ``metric`` is that of the error."""
-    first = rows[0]
-    loss = get_metric(metric).loss
-    rows = sorted(rows, key=lambda row: loss(row["error"]) if is_known(row.get("error")) else np.inf)
-    fixed = [key for key in MEMBERS if key in first and not (key == "seconds" and "fit_seconds" in first)]
-    extra = [key for key in first if key not in {*MEMBERS, "error_se", "difference_se", "why"}]
-    columns = [_member_column(key, rows, get_metric(metric).label) for key in fixed + extra]
-    if is_known(rows[0].get("error")):
-        columns[0] = replace(columns[0], marks=["★ best" if row is rows[0] else "" for row in rows])
-    return [column for column in filled(*columns) if column.values is not None or any(column.texts)]
+def _members(model) -> dict | None:
+    """Return members (by error, weights as bars) and summary of an automatic method; None for other methods."""
+    model = unwrapped(model)
+    if not hasattr(model, "trials_"):
+        return None
+    rows, metric = model.trials_, get_metric(error_of(model))
+    if getattr(model, "kind_", None) == "blend":  # its error is of blends that were decided without the fold
+        rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
+    rows = sorted(rows, key=lambda row: metric.loss(row["error"]) if is_known(row["error"]) else np.inf)
 
+    def of(key: str) -> list:
+        return [row.get(key) for row in rows]
 
-def _member_column(key: str, rows: list[dict], label: str) -> Column:
-    head, note = MEMBERS.get(key, (key.replace("_", " "), ""))
-    head = head.format(label)
-    values = [row.get(key) for row in rows]
-    if key == "weight":
-        shares = [value or 0.0 for value in values]
-        drawings = [share_bar(min(max(share, 0.0), 1.0)) if share else "" for share in shares]
-        return Column(head, [percent(share) if share else NONE for share in shares], shares, note, drawings)
-    if key == "status":
-        reasons = [row.get("why") for row in rows]
-        pairs = zip(values, reasons, strict=True)
-        return texts(head, [": ".join(filter(None, (OUTCOMES.get(value, value), why))) for value, why in pairs])
-    if key == "member" or any(isinstance(value, str) for value in values):
-        return texts(head, [value or "" for value in values])
-    if key == "error":
-        return with_deviation(head, values, [row.get("error_se") for row in rows], note)
-    how = {"shown": duration} if key.endswith("seconds") else {}
-    return numbers(head, values, note=note, **how)
+    weights = [weight or 0.0 for weight in of("weight")]
+    marks = ["★ best" if row is rows[0] and is_known(row["error"]) else "" for row in rows]
+    outcomes = zip([OUTCOMES.get(status, status) for status in of("status")], of("why"), strict=True)
+    note = "of all held-out bags, each predicted without its fold, ± its standard error"
+    columns = filled(
+        replace(texts("member", of("member")), marks=marks),
+        findings.with_deviation(f"typical error ({metric.label})", of("error"), of("error_se"), note),
+        numbers("behind the best", of("difference"), note="typical error minus that of the best member"),
+        Column(
+            "weight",
+            [percent(weight) if weight else NONE for weight in weights],
+            weights,
+            "share in the prediction of the blend",
+            [share_bar(weight) if weight else "" for weight in weights],
+        ),
+        numbers("time to fit", of("fit_seconds"), shown=duration, note="all folds together"),
+        numbers("to predict", of("predict_seconds"), shown=duration, note="all folds together"),
+        texts("outcome", [": ".join(filter(None, pair)) for pair in outcomes]),
+    )
+    return {"columns": columns, "text": model.summary()}

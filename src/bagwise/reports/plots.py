@@ -1,4 +1,4 @@
-"""Plots of predictions and bags on axes, in one style: those of matplotlib, or those of a page (`charts.SvgAxis`).
+"""Plots of predictions and bags in one style; each function draws on an axis of matplotlib and returns it.
 
 Backgrounds are transparent, so every colour is read on white and on near black: each has a contrast of at least 3 to
 both, and the three of the series differ for the colour-blind.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.stats import binom
+from sklearn.utils import check_array, column_or_1d
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.segments import segment_quantiles
@@ -35,15 +36,14 @@ SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both clear to the colour-blind
 
 
 def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
-    """Set labels, and remove box and background of an axis of matplotlib; a page has a style sheet."""
+    """Set labels, and remove box and background."""
     axis.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    if hasattr(axis, "spines"):
-        for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
-            text.set_color(INK)
-        axis.set_facecolor("none")
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.spines[["left", "bottom"]].set_color(INK)
-        axis.tick_params(which="both", colors=INK)
+    for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
+        text.set_color(INK)
+    axis.set_facecolor("none")
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(INK)
+    axis.tick_params(which="both", colors=INK)
     return axis
 
 
@@ -53,38 +53,25 @@ def legend(axis, **options) -> None:
 
 
 def log_scale(axis) -> None:
-    """Use a logarithmic x axis with 1, 2, 5, 10, ... as plain numbers."""
-    axis.set(xscale="log")
-    if hasattr(axis, "xaxis"):
-        from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+    """Use a logarithmic x axis with 1, 2, 5, 10, ... (powers of ten alone if those are many) as plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
-        axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axis.xaxis.set_major_formatter(ScalarFormatter())
-        axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.set(xscale="log")
+    low, high = axis.get_xlim()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+    axis.xaxis.set_minor_formatter(NullFormatter())
 
 
 def columns(**named) -> list[np.ndarray]:
     """Return the arrays as columns of numbers; raise an error for unequal lengths or non-finite values."""
-    arrays = {name: np.asarray(values, dtype=np.float64) for name, values in named.items()}
-    first, *_ = arrays
-    for name, values in arrays.items():
-        if values.ndim != 1:
-            raise ValueError(f"{name} must be a column of numbers, not an array of shape {values.shape}")
-        if len(values) != len(arrays[first]):
-            raise ValueError(f"{name} has {len(values)} values and {first} has {len(arrays[first])}; they must match")
-        if not len(values) or not np.isfinite(values).all():
-            raise ValueError(f"{name} must hold finite numbers, at least one; drop what is missing before drawing")
-    return list(arrays.values())
-
-
-def as_intervals(intervals, n: int) -> np.ndarray:
-    """Return the lower and upper bounds of n predictions."""
-    intervals = np.asarray(intervals, dtype=np.float64)
-    if intervals.shape != (n, 2):
-        raise ValueError(f"intervals must have a lower and an upper bound for each of {n}, not shape {intervals.shape}")
-    if not np.isfinite(intervals).all() or (intervals[:, 0] > intervals[:, 1]).any():
-        raise ValueError("intervals must be finite, the lower bound first")
-    return intervals
+    (first, length), arrays = next((name, len(values)) for name, values in named.items()), []
+    for name, values in named.items():
+        array = check_array(np.asarray(values, dtype=np.float64), ensure_2d=False, input_name=name)
+        if len(array) != length:
+            raise ValueError(f"{name} has {len(array)} values and {first} has {length}; they must match")
+        arrays.append(column_or_1d(array))
+    return arrays
 
 
 MARGIN = 0.08  # beside the outermost dots, as a share of their range
@@ -103,10 +90,6 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     unit : str
         What the target is measured in.
-
-    Returns
-    -------
-    the axis
     """
     name = _target_name(y, target)
     y, predicted = columns(y=y, predicted=predicted)
@@ -116,21 +99,22 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
     axis.set(xlim=limits, ylim=limits)  # a few very wide intervals must not squeeze the dots
     axis.plot(ends, ends, color=INK, linewidth=1)
     missed = np.zeros(len(y), dtype=bool)
-    if intervals is not None:
-        low, high = as_intervals(intervals, len(y)).T
-        missed = (y < low) | (y > high)
-        for part, colour in ((~missed, BLUE), (missed, ORANGE)):
-            axis.vlines(y[part], low[part], high[part], color=colour, alpha=0.4, linewidth=1)
-    for part, colour in ((~missed, BLUE), (missed, ORANGE)):
-        axis.scatter(y[part], predicted[part], s=14, color=colour, alpha=0.8, linewidths=0)
-    unit = f" ({unit})" if unit else ""
     text = f"RMSE {np.sqrt(np.mean((predicted - y) ** 2)):.4g}"
     if intervals is not None:
+        bounds = np.asarray(intervals, dtype=np.float64)
+        if bounds.shape != (len(y), 2):
+            raise ValueError(f"intervals must have two bounds for each of {len(y)} bags, not shape {bounds.shape}")
+        if not np.isfinite(bounds).all() or (bounds[:, 0] > bounds[:, 1]).any():
+            raise ValueError("intervals must be finite, the lower bound first")
+        missed = (y < bounds[:, 0]) | (y > bounds[:, 1])
         text += f", {np.mean(~missed):.0%} inside"
-    predicted_name = "prediction" if name == "target" else f"predicted {name}"
-    return quiet(
-        axis, xlabel=f"{name}{unit}", ylabel=f"{predicted_name}{unit}", title=f"Predicted against true ({text})"
-    )
+        for part, colour in ((~missed, BLUE), (missed, ORANGE)):
+            axis.vlines(y[part], *bounds[part].T, color=colour, alpha=0.4, linewidth=1)
+    for part, colour in ((~missed, BLUE), (missed, ORANGE)):
+        axis.scatter(y[part], predicted[part], s=14, color=colour, alpha=0.8, linewidths=0)
+    labels = [name, "prediction" if name == "target" else f"predicted {name}"]
+    labels = [f"{label} ({unit})" if unit else label for label in labels]
+    return quiet(axis, xlabel=labels[0], ylabel=labels[1], title=f"Predicted against true ({text})")
 
 
 def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = None, metric: str = "rmse"):
@@ -145,10 +129,6 @@ def residuals_against_size(axis, y, predicted, sizes, *, target: str | None = No
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     metric : str, default "rmse"
         Name of the error of the fifths.
-
-    Returns
-    -------
-    the axis
     """
     name = _target_name(y, target)
     y, predicted, sizes = columns(y=y, predicted=predicted, sizes=sizes)
@@ -202,9 +182,8 @@ def calibration(axis, levels, coverage, *, n: int | None = None):
     if n is not None:
         at = np.linspace(0.0, 1.0, 201)
         low, high = binom.ppf([[0.025], [0.975]], n, at) / n
-        axis.fill_between(
-            at, np.maximum(low, 0.0), high, color=INK, alpha=0.25, linewidth=0, label="chance, 95 percent"
-        )
+        band = {"color": INK, "alpha": 0.25, "linewidth": 0, "label": "chance, 95 percent"}
+        axis.fill_between(at, np.maximum(low, 0.0), high, **band)
     order = np.argsort(levels)
     axis.set(xlim=(0.0, 1.0), ylim=(0.0, 1.0))
     axis.plot([0.0, 1.0], [0.0, 1.0], color=INK, linewidth=1)
@@ -269,9 +248,17 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
     (y,) = columns(y=y)
     if len(y) != len(bags):
         raise ValueError(f"y has {len(y)} values for {len(bags)} bags; give one per bag")
-    shown, name = (
-        _column(bags, feature) if values is None else (_one_per_instance(values, bags), "value of an instance")
-    )
+    if values is None:
+        names = list(bags.feature_names or [f"feature {j}" for j in range(bags.n_features)])
+        exists = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
+        if not exists:
+            raise ValueError(f"there is no feature {feature!r}; the features are {', '.join(names[:8])}")
+        position = names.index(feature) if isinstance(feature, str) else feature
+        shown, name = bags.instances[:, position], names[position]
+    else:
+        (shown,), name = columns(values=values), "value of an instance"
+        if len(shown) != bags.n_instances:
+            raise ValueError(f"values has {len(shown)} entries for {bags.n_instances} instances; give one per instance")
     order = np.argsort(y, kind="stable")
     order = order[np.unique(np.linspace(0, len(y) - 1, min(most, len(y))).round().astype(int))]
     low, middle, high = segment_quantiles(shown, bags.offsets, [0.1, 0.5, 0.9])[order].T
@@ -299,21 +286,10 @@ def learned_function(axis, head, predictions):
         raise ValueError(
             "predictions must be Bags of one column: model[:-1].transform(bags) of a method like instance-kme:single"
         )
-    return draw_function(axis, *function_and_counts(head, predictions))
-
-
-def function_and_counts(head, predictions: Bags) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a grid of instance predictions, the function h on it, and a histogram of the instances over it."""
-    grid, h = function_on_grid(head, predictions, points=160)
-    counts, _ = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
-    return grid, h, counts
-
-
-def draw_function(axis, grid, h, counts):
-    """Draw h over the grid, with the identity, and the histogram in the lower quarter."""
+    grid, h = function_on_grid(head, predictions)
+    counts, edges = np.histogram(predictions.instances[:, 0], bins=40, range=(grid[0], grid[-1]))
     bottom, top = min(h.min(), grid[0]), max(h.max(), grid[-1])
-    edges = np.linspace(grid[0], grid[-1], len(counts) + 1)
-    tops = bottom + (top - bottom) / 4 * counts / max(counts.max(), 1)
+    tops = bottom + (top - bottom) / 4 * counts / max(counts.max(), 1)  # the lower quarter
     axis.stairs(tops, edges, baseline=bottom, fill=True, color=INK, alpha=0.3)
     axis.plot(grid, grid, color=INK, linewidth=1, label="identity: the plain mean")
     axis.plot(grid, h, color=BLUE, linewidth=2, label="h, learned")
@@ -355,10 +331,6 @@ def importance(axis, measured, *, most: int = 15):
     measured : `bagwise.Importance`
     most : int
         How many features or groups are drawn, the most important ones.
-
-    Returns
-    -------
-    the axis
     """
     names = list(measured.names[:most])[::-1]
     marks, n_parts = dict(zip(("whole", "mean", "spread"), "osD", strict=True)), len(measured.rises)
@@ -371,34 +343,15 @@ def importance(axis, measured, *, most: int = 15):
     axis.set_yticks(np.arange(len(names)), names)
     if n_parts > 1:
         legend(axis, loc="lower right")
-    title = "Held-out bags" if measured.held_out else "Bags given"
-    return quiet(
-        axis,
-        xlabel=f"how much the {get_metric(measured.metric).label} gets worse, ± standard error",
-        title=f"Importance ({title})",
-    )
+    title = "Importance (Held-out bags)" if measured.held_out else "Importance (Bags given)"
+    label = f"how much the {get_metric(measured.metric).label} gets worse, ± standard error"
+    return quiet(axis, xlabel=label, title=title)
 
 
 def _target_name(y, target: str | None) -> str:
     """Return the name of the target: the argument, else the name of a pandas or polars column."""
     name = getattr(y, "name", None)
     return target or (name if isinstance(name, str) and name else "target")
-
-
-def _column(bags: Bags, feature: int | str) -> tuple[np.ndarray, str]:
-    names = list(bags.feature_names or [f"feature {j}" for j in range(bags.n_features)])
-    exists = feature in names if isinstance(feature, str) else 0 <= feature < bags.n_features
-    if not exists:
-        raise ValueError(f"there is no feature {feature!r}; the features are {', '.join(names[:8])}")
-    position = names.index(feature) if isinstance(feature, str) else feature
-    return bags.instances[:, position], names[position]
-
-
-def _one_per_instance(values, bags: Bags) -> np.ndarray:
-    (values,) = columns(values=values)
-    if len(values) != bags.n_instances:
-        raise ValueError(f"values has {len(values)} entries for {bags.n_instances} instances; give one per instance")
-    return values
 
 
 STEEPEST = 85.0  # degrees: nearer to a pole a degree of longitude is next to nothing
@@ -418,10 +371,6 @@ def map_of_bags(axis, longitude, latitude, values, *, centre: float | None = Non
         For residuals 0: two colours part there, and equal distances from it look equally strong.
     label : str
         What the values are.
-
-    Returns
-    -------
-    the axis
     """
     longitude, latitude, values = columns(longitude=longitude, latitude=latitude, values=values)
     if np.abs(latitude).max() > 90.0:

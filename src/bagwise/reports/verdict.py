@@ -1,29 +1,31 @@
-"""The verdict on held-out predictions: their error compared with two baselines, and the coverage of intervals.
+"""The verdict on held-out predictions, and the summary of a fit.
 
-The baselines are the mean of the training targets and a forest of extremely randomised trees on bag means, fitted in
-the same folds. A model is useful if it beats the better of the two by more than chance.
+The verdict compares the error with those of two baselines fitted in the same folds: the mean of the training targets,
+and a forest of extremely randomised trees on bag means. A model is useful if it beats the better of the two by more
+than chance.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import binom, norm
 from sklearn.ensemble import ExtraTreesRegressor
 
+from bagwise import __version__
 from bagwise.bags import Bags
-from bagwise.bags.folds import Folds, count_units, split_bags, units_of
-from bagwise.bags.segments import segment_sum
+from bagwise.bags.folds import Folds, count_units, numbered, split_bags, units_of
 from bagwise.bags.validation import counted
 from bagwise.explanations.explanation import unwrapped
-from bagwise.intervals.order_statistics import conformal_quantile, unit_shares, units_needed
+from bagwise.explanations.feature_importance import known_means
+from bagwise.intervals.order_statistics import ROUNDING, unit_shares
 from bagwise.io.table_output import own_name, percent, shown
-from bagwise.metrics import METRICS, get_metric
+from bagwise.methods.catalogue import find
+from bagwise.metrics import METRICS, get_metric, mae, rmse
 
 LEVEL = 0.9  # of the intervals that are drawn
-LEVELS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+LEVELS = np.arange(1, 20) / 20
 MEAN, FOREST = "the mean target", "bag means + forest"
 TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # limits that keep the forest to seconds
 BEYOND_CHANCE = 2.0  # standard errors
@@ -42,18 +44,10 @@ def error_of(subject) -> str:
 class HeldOut:
     """Held-out predictions of one method: arrays with one entry per bag, and a label.
 
-    Attributes
-    ----------
-    bag : positions of the bags in the data
-    std : standard deviations; None for a method that gives none
-    repeat : the repeat of the folds
-    in_sample : whether the model was trained on these bags
-    unit : the group of each bag (0, 1, ...); None if there are no groups
-    target_name : name of the target in the user's table
-    bounds : lower and upper bounds of the model's intervals, made without the bag; None without intervals
-    metric : name of the error of the page
-    baselines : held-out predictions of the baselines by name; None if they could not be fitted without the data
-    folds : the folds of all bags; None if each fold trains on all bags that it does not hold out
+    ``bag`` has positions in the data; ``std`` is None for a method that gives none, ``unit`` (the group of each bag)
+    where there are no groups, ``bounds`` (of the model's own intervals, made without the bag) without intervals,
+    ``baselines`` (predictions by name) without the data, ``folds`` if each fold trains on all bags that it does not
+    hold out. ``in_sample`` is true if the model was trained on these bags.
     """
 
     label: str
@@ -71,11 +65,16 @@ class HeldOut:
     metric: str = "rmse"
     baselines: dict[str, np.ndarray] | None = None
     folds: Folds | None = None
+    level: float = LEVEL
 
     @property
     def residual(self) -> np.ndarray:
-        """Target minus prediction."""
         return self.target - self.prediction
+
+    @property
+    def units(self) -> np.ndarray:
+        """The number of the group of each bag, or of the bag where there are no groups."""
+        return numbered(np.arange(len(self.bag)) if self.unit is None else self.unit)
 
     @property
     def has_intervals(self) -> bool:
@@ -88,30 +87,31 @@ class HeldOut:
         """Return the error of all bags, or of some."""
         return get_metric(self.metric)(self.target[part], self.prediction[part])
 
-    def half_widths(self, level: float = LEVEL) -> np.ndarray:
+    def half_widths(self, levels=LEVEL) -> np.ndarray:
         """Return half the width of the central interval of each bag; infinite where there are too few bags.
 
-        With standard deviations, the widths are those of the normal distribution. Otherwise they are cross-conformal:
-        the ceil((n + 1) level)-th smallest of the absolute residuals of the n bags in the other folds (with a single
-        fold, of the other bags or groups). For grouped bags it is the `conformal_quantile`, in which each group has the
-        same weight. If bags (groups) are exchangeable, a new bag is covered with probability about ``level``.
+        Several levels give a row each. With standard deviations, the widths are those of the normal distribution.
+        Otherwise they are cross-conformal: the ceil((n + 1) level)-th smallest of the absolute residuals of the n bags
+        in the other folds, or its `conformal_quantile` for groups of bags, in which each group has the same weight. If
+        bags (groups) are exchangeable, a new bag is covered with probability about ``level``.
         """
+        levels = np.asarray(levels)
         if self.std is not None:
-            return norm.ppf((1 + level) / 2) * self.std
-        errors = np.abs(self.residual)
-        unit = numbered(np.arange(len(errors)) if self.unit is None else self.unit)
-        fold = numbered(self.fold)
-        fold = fold if fold.any() else unit
-        if fold.max() == unit.max() == len(errors) - 1:
-            return _left_out_quantile(errors, level)
-        masks = (fold != k for k in range(fold.max() + 1))
-        return np.array([_quantile(errors[mask], unit[mask], level) for mask in masks])[fold]
+            return norm.ppf((1 + levels) / 2)[..., None] * self.std
+        errors, units, fold = np.abs(self.residual), self.units, numbered(self.fold)
+        order, widths = np.argsort(errors, kind="stable"), []
+        for k in range(fold.max() + 1):
+            calibration = order[fold[order] != k]
+            shares = unit_shares(units[calibration])
+            place = np.searchsorted(np.cumsum(shares), levels * (round(shares.sum()) + 1) - ROUNDING)
+            widths.append(np.append(errors[calibration], np.inf)[place])
+        return np.stack(widths, axis=-1)[..., fold]
 
     def ends(self) -> np.ndarray:
-        """Return the bounds of intervals at `LEVEL`: those of the model, or `half_widths` around predictions."""
+        """Return the bounds of intervals at the level: those of the model, or `half_widths` around predictions."""
         if self.bounds is not None:
             return self.bounds
-        half = self.half_widths()
+        half = self.half_widths(self.level)
         return self.prediction[:, None] + np.stack([-half, half], axis=1)
 
     def inside(self) -> np.ndarray:
@@ -119,15 +119,11 @@ class HeldOut:
         low, high = self.ends().T
         return (low <= self.target) & (self.target <= high)
 
-    def covered(self, level: float = LEVEL) -> np.ndarray:
-        """Return whether the target of each bag lies in its interval."""
-        return np.abs(self.residual) <= self.half_widths(level)
-
-    def calibration(self) -> list[tuple[float, float]]:
-        """Return (nominal, empirical) coverage at all levels at which every interval is finite."""
-        return [
-            (level, float(self.covered(level).mean())) for level in LEVELS if np.isfinite(self.half_widths(level)).all()
-        ]
+    def calibration(self) -> np.ndarray:
+        """Return (nominal, empirical) coverage of ± `half_widths`, a row per level at which every width is finite."""
+        widths = self.half_widths(LEVELS)
+        shares = (np.abs(self.residual) <= widths).mean(axis=1)
+        return np.column_stack([LEVELS, shares])[np.isfinite(widths).all(axis=1)]
 
     def with_baselines(self, bags: Bags, y: np.ndarray) -> HeldOut:
         """Return the same with `baseline_predictions`; ``bags`` and ``y`` are all of the data."""
@@ -146,11 +142,8 @@ class HeldOut:
 def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, fold=None, std=None) -> HeldOut:
     """Return the held-out predictions of a fitted model, or in-sample ones (``in_sample=True``) if it has none.
 
-    Parameters
-    ----------
-    held_out, fold, std : arrays, optional
-        Predictions by models without the bag, the fold of each bag, and standard deviations. Default: ``held_out_`` and
-        ``fold_`` of the model, or those behind the residuals of `Intervals`.
+    ``held_out`` (predictions by models without the bag) and ``fold`` are by default ``held_out_`` and ``fold_`` of the
+    model, or those behind the residuals of `Intervals`.
     """
     source, inner = model, unwrapped(model)
     if held_out is None:
@@ -192,21 +185,10 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
 def baseline_predictions(bags: Bags, y: np.ndarray, folds: Folds) -> dict[str, np.ndarray]:
     """Return held-out predictions of the two baselines: the mean of the targets, and a forest on bag means.
 
-    Parameters
-    ----------
-    bags : Bags
-        Covariates are further columns. Missing values do not count in a mean.
-    y : array (bags,)
-    folds : Folds
-
-    Examples
-    --------
-    >>> import numpy as np, bagwise as bw
-    >>> bags, y = bw.datasets.make_problem("mean", 40)
-    >>> list(baseline_predictions(bags, y, Folds(np.arange(40) % 4)))
-    ['the mean target', 'bag means + forest']
+    Covariates are further columns of the forest. Missing values do not count in a mean.
     """
-    rows = _bag_means(bags)
+    rows = known_means(bags)
+    rows = rows if bags.covariates is None else np.column_stack([rows, bags.covariates])
     trees = int(np.clip(FOREST_VALUES / rows.size, *TREES))
     predictions = {name: np.full(len(y), np.nan) for name in (MEAN, FOREST)}
     for train, test in folds.pairs():
@@ -216,61 +198,13 @@ def baseline_predictions(bags: Bags, y: np.ndarray, folds: Folds) -> dict[str, n
     return predictions
 
 
-def _bag_means(bags: Bags) -> np.ndarray:
-    """Return the weighted mean of each feature per bag, and the covariates; NaN where a bag has no value."""
-    finite = np.isfinite(bags.instances)
-    weights = finite * (1.0 if bags.weights is None else bags.weights[:, None])
-    total = segment_sum(weights, bags.offsets)
-    means = segment_sum(np.where(finite, bags.instances, 0.0) * weights, bags.offsets) / np.where(
-        total > 0, total, np.nan
-    )
-    return means if bags.covariates is None else np.column_stack([means, bags.covariates])
-
-
-def _quantile(errors: np.ndarray, unit: np.ndarray, level: float) -> float:
-    """Return the conformal quantile of the errors of some bags; infinite if they have too few units (bags or groups).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> _quantile(np.arange(1.0, 10.0), np.arange(9), 0.9), _quantile(np.arange(1.0, 9.0), np.arange(8), 0.9)
-    (9.0, inf)
-    """
-    if len(np.unique(unit)) < units_needed(level):
-        return math.inf
-    return float(conformal_quantile(errors[None], unit_shares(numbered(unit)), level)[0])
-
-
-def numbered(labels: np.ndarray) -> np.ndarray:
-    """Return labels as numbers 0, 1, ..."""
-    return np.unique(labels, return_inverse=True)[1]
-
-
-def _left_out_quantile(errors: np.ndarray, level: float) -> np.ndarray:
-    """Return the quantile of the errors without each in turn, by one sort for all of them."""
-    rank = math.ceil(len(errors) * level - 1e-9)  # of n - 1 errors
-    if rank > len(errors) - 1:
-        return np.full(len(errors), np.inf)
-    ordered = np.sort(errors)
-    # Leaving out one of the `rank` smallest moves the next one up into its place.
-    return np.where(errors <= ordered[rank - 1], ordered[rank], ordered[rank - 1])
-
-
 @dataclass(frozen=True)
 class Worth:
     """The error of held-out predictions compared with those of the baselines, and whether chance explains the gap.
 
-    Attributes
-    ----------
-    error, error_se : the error of all bags together and its standard error, the bags of a group as one observation
-    baseline_errors : the errors of the baselines by name, in the same folds
-    gains : (name -> z), how many standard errors the model is better than each baseline
-    covered : share of targets inside their intervals; None without intervals
-    expected : bounds of the share that 95 % of correct intervals would cover
-    half_width : mean half width of the intervals
-    n_bags, n_units : number of bags, and of groups
-    metric : name of the error
-    predicts_mean : whether each prediction is the mean of the training targets
+    Standard errors take the bags of a group as one observation. ``gains`` is how many of them the model is better than
+    each baseline, ``covered`` the share of targets inside their intervals (None without), and ``expected`` the bounds
+    of this share for 95 % of correct intervals.
     """
 
     error: float
@@ -283,7 +217,8 @@ class Worth:
     n_bags: int
     n_units: int
     metric: str = "rmse"
-    predicts_mean: bool = False
+    predicts_mean: bool = False  # of the training targets, for each bag
+    level: float = LEVEL
 
     @property
     def rival(self) -> str:
@@ -292,7 +227,6 @@ class Worth:
 
     @property
     def mean_error(self) -> float:
-        """The error of the mean of the targets."""
         return self.baseline_errors[MEAN]
 
     @property
@@ -307,7 +241,6 @@ class Worth:
 
     @property
     def better(self) -> bool:
-        """Whether the error is below that of the better baseline by more than chance."""
         return self.beats(self.rival)
 
     @property
@@ -324,46 +257,34 @@ def worth(held: HeldOut) -> Worth | None:
     """
     if held.in_sample:
         return None
-    metric = get_metric(held.metric)
-    unit = numbered(np.arange(len(held.target)) if held.unit is None else held.unit)
-    fold = numbered(held.fold)
-    baselines = held.baselines or {MEAN: _mean_of_others(held.target, fold if fold.any() else unit)}
-    loss, n_units, error = metric.bag_loss(held.target, held.prediction), int(unit.max()) + 1, held.error()
+    metric, units, fold = get_metric(held.metric), held.units, numbered(held.fold)
+    baselines = held.baselines
+    if baselines is None:
+        part = fold if fold.any() else units
+        counts, sums = np.bincount(part), np.bincount(part, held.target)
+        means = (sums.sum() - sums) / (len(part) - counts) if part.any() else held.target.mean(keepdims=True)
+        baselines = {MEAN: means[part]}
+    loss, n_units, error = metric.bag_loss(held.target, held.prediction), int(units.max()) + 1, held.error()
     slope = 1 / (2 * error or 1.0) if metric.root else 1.0  # of the error over the mean loss
-    spread = np.bincount(unit, loss - loss.mean())
+    spread = np.bincount(units, loss - loss.mean())
     gains = {}
     for name, prediction in baselines.items():
-        gained = np.bincount(unit, metric.bag_loss(held.target, prediction) - loss)
+        gained = np.bincount(units, metric.bag_loss(held.target, prediction) - loss)
         gains[name] = float(gained.sum() / (np.sqrt(((gained - gained.mean()) ** 2).sum()) or 1.0))
-    low, high = held.ends().T
     return Worth(
         error=error,
         error_se=float(np.sqrt((spread**2).sum()) / len(loss) * slope),
         baseline_errors={name: replace(held, prediction=column).error() for name, column in baselines.items()},
         gains=gains,
         covered=float(held.inside().mean()) if held.has_intervals else None,
-        expected=tuple((binom.ppf([0.025, 0.975], n_units, LEVEL) / n_units).tolist()),
-        half_width=float((high - low).mean() / 2),
+        expected=tuple((binom.ppf([0.025, 0.975], n_units, held.level) / n_units).tolist()),
+        half_width=float(np.ptp(held.ends(), axis=1).mean() / 2),
         n_bags=len(loss),
         n_units=n_units,
         metric=held.metric,
         predicts_mean=bool(np.allclose(held.prediction, baselines[MEAN], rtol=1e-9)),
+        level=held.level,
     )
-
-
-def _mean_of_others(values: np.ndarray, part: np.ndarray) -> np.ndarray:
-    """Return the mean of the values of other parts, for each value; the mean of all where there is one part.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> _mean_of_others(np.array([1.0, 3.0, 5.0]), np.array([0, 0, 1]))
-    array([5., 5., 2.])
-    """
-    counts, sums = np.bincount(part), np.bincount(part, values)
-    if len(counts) == 1:
-        return np.full(len(values), values.mean())
-    return ((values.sum() - sums) / (len(values) - counts))[part]
 
 
 def judgement(comparison: Worth | None) -> dict:
@@ -378,15 +299,17 @@ def judgement(comparison: Worth | None) -> dict:
     if comparison.better:
         which = "that error" if comparison.rival == MEAN else f"the error of {comparison.rival}"
         gain = f"{percent(comparison.gain)} of {which} is saved, which is more than chance"
-    elif comparison.error >= comparison.baseline_errors[comparison.rival]:
+    elif comparison.gain <= 0:
         gain = f"the model is no better than {comparison.rival}"
     sentences = [f"{errors}: {gain}."]
     if comparison.covered is not None:
-        low, high = (percent(bound) for bound in comparison.expected)
+        low, high = comparison.expected
+        why = f"too few: {percent(low)} to {percent(high)} would be chance"
+        if comparison.calibrated:
+            why = "as they should" if comparison.covered <= high else why.replace("too few", "more than they need")
         width = f"±\u00a0{shown(comparison.half_width, 2)}"
-        text = f"Its {percent(LEVEL)} intervals ({width}) hold {percent(comparison.covered)}"
-        why = "as they should" if comparison.calibrated else f"too few: {low} to {high} would be chance"
-        sentences.append(f"{text} of the targets, {why}.")
+        text = f"Its {percent(comparison.level)} intervals ({width}) hold {percent(comparison.covered)} of the targets"
+        sentences.append(f"{text}, {why}.")
     few = comparison.n_units < FEW
     noun = "bag" if comparison.n_units == comparison.n_bags else "group"
     if few:
@@ -405,16 +328,91 @@ def judgement(comparison: Worth | None) -> dict:
     return {"status": status, "badge": badge, "sentences": sentences}
 
 
-def verdict_line(label: str, comparison: Worth) -> str:
-    """Return the verdict as a line of text for a terminal.
+# The summary of a fit -----------------------------------------------------------------------------------------------
+
+SCORES = {
+    "absolute": "scaled by bag size and spread",
+    "quantile": "around quantiles of the error (Romano et al. 2019) given size, spread, prediction and feature means",
+}
+
+
+def summarise_fit(model, name: str, bags, y: np.ndarray) -> dict:
+    """Return held-out scores and the verdict, a paragraph for a paper, and the method's own summary if it has one.
+
+    For a `MultiTarget` (a column of y per target), return a summary per target, and their texts below each other.
 
     Examples
     --------
-    >>> found = Worth(2.084, 0.2, {MEAN: 1.93, FOREST: 1.87}, {MEAN: -1.0, FOREST: -1.2}, None, (0.8, 1.0), 1.0, 40, 40)
-    >>> print(verdict_line("auto", found))
-    auto: worse than the mean. RMSE 2.08 over all held-out bags; the mean target 1.93, bag means + forest 1.87.
+    >>> import bagwise as bw
+    >>> bags, y = bw.testing.contract_checks.sample(30)
+    >>> summary = summarise_fit(bw.Intervals("aggregated").fit(bags, y), "aggregated", bags, y)
+    >>> summary["verdict"], sorted(summary["held_out"])
+    ('Worth using', ['mae', 'metric', 'r2', 'rmse', 'rmse_of_forest', 'rmse_of_mean'])
     """
-    badge = judgement(comparison)["badge"]
-    baselines = ", ".join(f"{name} {shown(error)}" for name, error in comparison.baseline_errors.items())
-    error = f"{get_metric(comparison.metric).label} {shown(comparison.error)} over all held-out bags"
-    return f"{label}: {badge[0].lower()}{badge[1:]}. {error}; {baselines}."
+    if y.ndim == 2:
+        targets, texts = {}, {}
+        for target, estimator, column in zip(model.target_names_, model.estimators_, y.T, strict=True):
+            has_target = ~np.isnan(column)
+            targets[target] = summarise_fit(estimator, name, bags[has_target], column[has_target])
+        for text in ("paragraph", "summary"):
+            titled = [f"{target}: {summary[text]}" for target, summary in targets.items() if text in summary]
+            texts |= {text: "\n\n".join(titled)} if titled else {}
+        return {"method": name, "bags": len(y), "targets": targets} | texts
+    held = held_out_of(name, model, bags, y).with_baselines(bags, y)
+    judged, metric = worth(held), held.metric
+    if judged is None:
+        return add_texts(summarise_scores(name, len(y), None), model)
+    error, mean_error = (rmse(held.target, column) for column in (held.prediction, held.baselines[MEAN]))
+    r2 = 1 - (error / mean_error) ** 2 if mean_error > 0 else 0.0
+    scores = {"rmse": error, "mae": mae(held.target, held.prediction), "r2": r2, "rmse_of_mean": mean_error}
+    scores |= {"metric": metric, metric: judged.error, f"{metric}_of_mean": judged.mean_error}
+    scores |= {f"{metric}_of_forest": judged.baseline_errors[FOREST]}
+    return add_texts(summarise_scores(name, len(y), scores) | {"verdict": judgement(judged)["badge"]}, model)
+
+
+def summarise_scores(name: str, n_bags: int, scores: dict | None) -> dict:
+    """Return a summary made of the errors on held-out bags alone."""
+    text = f"The method {name} ({find(name)[0].cites}) was fitted on {n_bags:,} bags with bagwise {__version__}."
+    if scores is not None:
+        text += (
+            f" Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
+            f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
+        )
+    return {"method": name, "bags": n_bags, "held_out": scores, "paragraph": text}
+
+
+def add_texts(summary: dict, model) -> dict:
+    """Add the paragraph and summary of the method itself, and the level of the intervals (None without intervals)."""
+    method = getattr(model, "method_", model)
+    paragraph = method.paragraph() if hasattr(method, "paragraph") else summary["paragraph"]
+    level = None
+    if getattr(model, "lacking_", "no intervals at all") is None:
+        level, kind = model.level, f"{model.kind} (Barber et al. 2021) over folds of bags"
+        kind = "from one split of the bags (Papadopoulos et al. 2008)" if model.kind == "split" else kind
+        paragraph += f" Prediction intervals at level {level:g} are conformal: {kind}, {SCORES[model.scores]}."
+    texts = {"paragraph": paragraph, "level": level}
+    return summary | texts | ({"summary": method.summary()} if hasattr(method, "summary") else {})
+
+
+def first_line(summary: dict) -> str:
+    """Return the typical error, the verdict, the errors of the baselines, and the level of the intervals, as a line.
+
+    Examples
+    --------
+    >>> scores = {"rmse": 2.084, "rmse_of_mean": 1.93, "rmse_of_forest": 1.87}
+    >>> print(first_line({"held_out": scores, "verdict": "Worse than the mean", "level": None}).partition("; ")[0])
+    Typical error 2.084, worse than the mean (RMSE of held-out bags
+    """
+    if "targets" in summary:
+        return "\n".join(f"{target}: {first_line(part)}" for target, part in summary["targets"].items())
+    level, scores = summary["level"], summary["held_out"]
+    intervals = "no intervals" if level is None else f"intervals at level {level:g}"
+    if scores is None:
+        return f"The error is not known, because no bag was held out; {intervals}"
+    metric = scores.get("metric", "rmse")
+    baselines = f"{scores[f'{metric}_of_mean']:.4g} for the mean of the targets"
+    if f"{metric}_of_forest" in scores:
+        baselines += f", {scores[f'{metric}_of_forest']:.4g} for bag means + forest"
+    verdict = f", {summary['verdict'].lower()}" if "verdict" in summary else ""
+    error = f"Typical error {scores[metric]:.4g}{verdict} ({METRICS[metric].label} of held-out bags; {baselines})"
+    return f"{error}, {intervals}"

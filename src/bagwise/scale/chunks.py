@@ -1,9 +1,6 @@
 """Chunks: parts of a table that can be sent to another process and are read there.
 
-- `Chunk`: row groups of a Parquet file; `BagsChunk`: `Bags` that are in memory.
-- `Layout`: the columns to read, and their roles in `bagwise.load`.
-- `Footer`: the columns and row groups of a Parquet file. All files must have the same columns. Row groups in which no
-  row can satisfy the conditions are not read.
+All files must have the same columns. Row groups in which no row can satisfy the conditions are not read.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from bagwise.io.columns import Roles
 from bagwise.io.conditions import Where
 from bagwise.io.encodings import DATE_PARTS, OTHER
 from bagwise.io.load import load_labels
-from bagwise.io.table_files import Part, reading, visible
-from bagwise.io.tables import stack
+from bagwise.io.table_files import Part, reading, stack, visible
 
 AT_ONCE = 16  # number of footers read in parallel
 READ_ROWS = 1 << 18  # number of rows per read
@@ -38,9 +34,7 @@ ROW = "__row__"  # column with the position of a row in the table
 class Layout:
     """Columns, rows and types to read from each chunk of a scan."""
 
-    roles: (
-        Roles  # with explicit features and levels of categories; the label "bag_weights" is the column of bag weights
-    )
+    roles: Roles  # with explicit features and levels; the label "bag_weights" is the column of bag weights
     features: tuple[str, ...] = ()
     covariates: tuple[str, ...] = ()
     dtype: np.dtype = np.dtype(np.float64)
@@ -88,7 +82,7 @@ class Chunk:
         columns, where = list(columns or self.layout.columns), self.layout.where
         needed = columns if where is None else list(dict.fromkeys([*columns, *where.names]))
         return pa.concat_tables(
-            self._typed((table if where is None else where.keep(table)).select(columns))
+            self._typed((table if where is None else table.filter(where.expression())).select(columns))
             for table in self._tables(needed)
         )
 
@@ -106,17 +100,17 @@ class Chunk:
                     yield self.part.add_values(pa.Table.from_batches([batch]), columns).select(columns)
 
     def _refuse_change(self, metadata) -> None:
-        there = [metadata.row_group(k).num_rows for k in self.groups if k < metadata.num_row_groups]
-        if sum(there) != self.n_rows:
-            raise ValueError(
-                f"{self.name} has {sum(there):,} rows, and had {self.n_rows:,} when the table was scanned. The file "
-                "must not change. Scan the table again."
-            )
-        if self.marks != tuple(_mark(metadata.row_group(k)) for k in self.groups):
-            raise ValueError(
-                f"{self.name} has other columns or values than when the table was scanned. The file must not change. "
-                "Scan the table again."
-            )
+        there = [metadata.row_group(k) for k in self.groups if k < metadata.num_row_groups]
+        n_rows = sum(group.num_rows for group in there)
+        if n_rows != self.n_rows:
+            change = f"{n_rows:,} rows, and had {self.n_rows:,}"
+        elif self.marks != tuple(map(_mark, there)):
+            change = "other columns or values than"
+        else:
+            return
+        raise ValueError(
+            f"{self.name} has {change} when the table was scanned. The file must not change. Scan the table again."
+        )
 
     def _typed(self, table):
         """Cast columns to the type common to all files, so that an id has the same type in each file."""
@@ -189,14 +183,6 @@ def cut_bags(bags: Bags, y, weight, chunk_rows: int) -> tuple[BagsChunk, ...]:
     )
 
 
-def plain_types(schema) -> dict:
-    """Return the type of each column; for dictionary-encoded columns, the type of the values."""
-    import pyarrow as pa
-
-    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
-    return dict(zip(schema.names, plain, strict=True))
-
-
 # Footers of Parquet files -------------------------------------------------------------------------------------------
 
 
@@ -223,10 +209,8 @@ class Footer:
     def row_groups(self, where: Where | None, schema) -> list[int]:
         """Return the row groups that are not empty and may have a row that satisfies the conditions."""
         expression = None if where is None else where.by_statistics(schema)
-        groups = range(len(self.sizes)) if expression is None else self._possible(expression, schema)
-        return [k for k in groups if self.sizes[k]]
-
-    def _possible(self, expression, schema) -> list[int]:
+        if expression is None:
+            return [k for k, size in enumerate(self.sizes) if size]
         import pyarrow.compute as pc
         from pyarrow.dataset import ParquetFileFormat
 
@@ -236,13 +220,12 @@ class Footer:
             path, system = self.part.place()
             expected = reduce(and_, partition) if partition else None
             fragment = ParquetFileFormat().make_fragment(path, system, partition_expression=expected)
-            return [piece.row_groups[0].id for piece in fragment.split_by_row_group(expression, schema=schema)]
+            pieces = fragment.split_by_row_group(expression, schema=schema)
+            return [piece.row_groups[0].id for piece in pieces if self.sizes[piece.row_groups[0].id]]
 
 
 def read_footers(parts: tuple[Part, ...]) -> list[Footer]:
-    first = _read(
-        parts[0]
-    )  # Read one footer in this thread first, so that the others do not import modules concurrently.
+    first = _read(parts[0])  # here, so that the threads do not import modules concurrently
     with ThreadPoolExecutor(min(AT_ONCE, len(parts))) as pool:
         return [first, *pool.map(_read, parts[1:])]
 

@@ -16,7 +16,7 @@ from bagwise.auto.cross_validation import CrossValidation, Fold
 from bagwise.auto.members import Member, count_folds, members_of
 from bagwise.auto.time_budget import TimeBudget
 from bagwise.bags import Bags
-from bagwise.bags.checks import compared, remember_range
+from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
 from bagwise.bags.folds import count_folds as checked_folds
 from bagwise.bags.imputation import Imputation
@@ -25,8 +25,7 @@ from bagwise.intervals import Intervals
 from bagwise.intervals.calibration import Calibration, FoldModels, fold_models, keeps_folds
 from bagwise.intervals.conformal import FEWEST, check_options, lacking, method_of
 from bagwise.intervals.order_statistics import units_needed
-from bagwise.scale.scan_fit import fit, unfitted
-from bagwise.scale.stages import fit_imputation
+from bagwise.scale.scan_fit import fit, fit_imputation, unfitted
 from bagwise.scale.training_data import MOST_VALUES, TrainingData
 
 # In order of cost.
@@ -81,8 +80,8 @@ def fit_auto(model: AutoRegressor, data: TrainingData) -> AutoRegressor:
     if isinstance(model.members, str):
         model.set_params(members=list(MEMBERS))
     model._check_parameters()
-    groups = None if data.bag_arrays.groups is None else data.n_units
-    n_instances = int(data.bag_arrays.sizes.sum())
+    groups = None if data.groups is None else data.n_units
+    n_instances = int(data.sizes.sum())
     model.training_ = {"bags": len(data), "instances": n_instances, "features": data.n_features, "groups": groups}
     data.remember(model)
     data.remember_profile(model)
@@ -121,7 +120,7 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
     method = unfitted(intervals.method, intervals.random_state)
     if data.weight is not None:
         data = data.select(data.weight > 0)
-    noun, n_units = "bags" if data.bag_arrays.groups is None else "groups", data.n_units
+    noun, n_units = "bags" if data.groups is None else "groups", data.n_units
     if n_units < FEWEST[intervals.kind]:
         raise ValueError(f"kind={intervals.kind!r} needs at least {FEWEST[intervals.kind]} {noun}, not {n_units:,}")
     fold = data.folds(_count_parts(intervals, n_units, noun), intervals.random_state)
@@ -145,7 +144,7 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
             left_out, held_out = FoldModels(tuple(models)), held_out[shown]
     bags = compared(data.gather(shown))
     data.remember(intervals)
-    remember_range(intervals, data.columns.counted_low, data.columns.counted_high)
+    intervals.feature_range_in_ = np.array([data.columns.counted_low, data.columns.counted_high])
     intervals.profile_ = fitted.profile_
     n_shown = len(bags) if bags.groups is None else len(set(bags.groups.tolist()))
     intervals.lacking_ = lacking(intervals.level, n_shown, noun, intervals.kind)
@@ -164,7 +163,7 @@ def _count_parts(intervals: Intervals, n_units: int, noun: str) -> int:
 
 def _shown(data: TrainingData, candidates: np.ndarray) -> np.ndarray:
     """Return a mask of the bags that have a score: those of the smallest hashes, as many as can be held in memory."""
-    width, n_rows = max(1, len(data.names or ())), int(data.bag_arrays.sizes.sum())
+    width, n_rows = max(1, len(data.names or ())), int(data.sizes.sum())
     most = int(max(FEW_BAGS, min(MOST_BAGS, MOST_VALUES // 2 * len(data) // (n_rows * width))))
     chosen = np.zeros(len(data), dtype=bool)
     order = data.hash_order() if np.count_nonzero(candidates) > most else np.arange(len(data))

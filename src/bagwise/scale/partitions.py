@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bagwise.bags import Bags
-from bagwise.bags.folds import numbered
-from bagwise.bags.validation import ParameterError, counted, name_bags, warn_user
+from bagwise.bags.folds import unit_hash
+from bagwise.bags.validation import ParameterError, counted, name_bags, numbered, warn_user
 from bagwise.scale.chunks import ROW, BagsChunk, Chunk, Layout, load_bags
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
@@ -53,87 +53,61 @@ class Partition:
 
 
 _PARTS = ("instances", "offsets", "ids", "groups", "weights", "covariates")
+# `first` is the position of the first row in the table, `totals` are the sums of the weights of the instances.
+PER_BAG = ("ids", "sizes", "first", "totals", "groups", "y", "covariates", "weight")
 
 
-@dataclass(frozen=True)
-class BagArrays:
-    """Arrays with an entry per bag, in the order of the partitions."""
-
-    ids: np.ndarray
-    sizes: np.ndarray
-    first: np.ndarray  # the position of the first row in the table
-    totals: np.ndarray  # the sum of the weights of the instances
-    groups: np.ndarray | None
-    y: np.ndarray | None
-    covariates: np.ndarray | None
-    weight: np.ndarray | None
-
-    def __getitem__(self, chosen) -> BagArrays:
-        changed: dict[str, Any] = {name: part if part is None else part[chosen] for name, part in vars(self).items()}
-        return BagArrays(**changed)
-
-
-def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], BagArrays]:
-    """Return the partitions of a scan, and the arrays with an entry per bag."""
+def partition(scan: Scan, passes: Passes) -> tuple[list[Partition], dict[str, Any]]:
+    """Return the partitions of a scan, and arrays with an entry per bag in their order, by the names `PER_BAG`."""
     if not isinstance(scan, Scan):
         raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
     about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
     about |= {"categories": scan.categories, "id_name": scan.bag, "target_name": scan.target}
     about |= {"missing": "impute" if scan.layout.missing == "impute" else "refuse"}
     if isinstance(scan.chunks[0], BagsChunk):
-        return _of_bags(scan, about)
-    runs = _runs(scan)
-    starts = np.cumsum([0, *(run.n_rows for run in runs)]).tolist()
-    layout, tasks = scan.layout, [(run, start) for run, start in zip(runs, starts, strict=False)]
-    spread: np.ndarray | None = _no_hashes
-    n_rows = 0
-    if len(runs) > 1:
-        spread, n_rows = _spread_bags(passes.each("bag-hashes", _hashes, tasks, layout))
+        parts, in_memory = [], []
+        for chunk in scan.chunks:
+            bags = chunk.bags._with(**about, compared=True)
+            parts.append(Partition(chunk.name, chunk.n_rows, len(bags), bags, {}))
+            in_memory.append(_bag_arrays(bags, chunk.y, chunk.weight, chunk.first))
+        return parts, _joined(in_memory)
+    runs, layout = _runs(scan), scan.layout
+    tasks = list(zip(runs, np.cumsum([0, *(run.n_rows for run in runs)]).tolist(), strict=False))
+    spread, n_rows = _spread_bags(passes.each("bag-hashes", _hashes, tasks, layout)) if runs[1:] else (_no_hashes, 0)
     n = -(-n_rows // scan.chunk_rows)
     split = passes.each("partition", _partition, tasks, layout, spread, n)
-    numbered_parts = [(_Numbered(f"partition {k}", n_rows // n, k),) for k in range(n)]
-    joined = passes.each("load", _load, numbered_parts, layout, split) if n else []
-    loaded = [arrays for arrays in [*split, *joined] if "ids" in arrays]
+    joined = [(Run(f"partition {k}", n_rows // n, []), k) for k in range(n)]
+    loaded = [*split, *(passes.each("load", _load, joined, layout, split) if n else [])]
+    loaded = [arrays for arrays in loaded if "ids" in arrays]
     if not loaded:
         raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
     _warn(loaded, scan)
-    parts = [
-        Partition(f"partition {k}", int(arrays["sizes"].sum()), len(arrays["sizes"]), arrays, about)
-        for k, arrays in enumerate(loaded)
-    ]
+    parts = []
+    for k, arrays in enumerate(loaded):
+        sizes = arrays["sizes"]
+        parts.append(Partition(f"partition {k}", int(sizes.sum()), len(sizes), arrays, about))
     per_bag = _joined(loaded)
-    if per_bag.groups is not None:
-        _refuse_two_groups(per_bag.ids, scan)
+    if per_bag["groups"] is not None:
+        _refuse_two_groups(per_bag["ids"], scan)
     return parts, per_bag
 
 
 def _refuse_two_groups(ids: np.ndarray, scan: Scan) -> None:
     """Refuse a bag whose rows have two groups: it is in the partitions of both."""
     numbers = numbered(ids)
-    twice = np.bincount(numbers)[numbers] > 1
-    if twice.any():
-        at = np.flatnonzero(twice)
-        first = np.unique(numbers[at], return_index=True)[1]
+    at = np.flatnonzero(np.bincount(numbers)[numbers] > 1)
+    if len(at):
+        first = at[np.unique(numbers[at], return_index=True)[1]]
         raise ParameterError(
             "groups",
-            f"{name_bags(ids[at[first]], np.ones(len(first), dtype=bool))} rows of more than one group in column "
-            f"{scan.groups!r}. A bag belongs to one group, the same on all its rows.",
+            f"{name_bags(ids[first], np.ones(len(first), dtype=bool))} more than one group in column "
+            f"{scan.groups!r}; a bag has one group, the same on all its rows",
         )
 
 
-def _of_bags(scan: Scan, about: dict) -> tuple[list[Partition], BagArrays]:
-    parts, per_bag = [], []
-    for chunk in scan.chunks:
-        bags = chunk.bags._with(**about, compared=True)
-        parts.append(Partition(chunk.name, chunk.n_rows, len(bags), bags, {}))
-        per_bag.append(_bag_arrays(bags, chunk.y, chunk.weight, chunk.first))
-    return parts, _joined(per_bag)
-
-
-def _joined(per_bag: list) -> BagArrays:
-    names = [name for name in BagArrays.__annotations__ if per_bag[0].get(name) is not None]
-    joined = {name: np.concatenate([np.asarray(arrays[name]) for arrays in per_bag]) for name in names}
-    return BagArrays(**dict.fromkeys(BagArrays.__annotations__) | joined)  # type: ignore[arg-type]
+def _joined(per_bag: list) -> dict[str, Any]:
+    parts = {name: [arrays.get(name) for arrays in per_bag] for name in PER_BAG}
+    return {name: None if arrays[0] is None else np.concatenate(arrays) for name, arrays in parts.items()}
 
 
 def _bag_arrays(bags: Bags, y, weight, first) -> dict:
@@ -157,12 +131,6 @@ class Run(NamedTuple):
         import pyarrow as pa
 
         return pa.concat_tables(chunk.table(columns) for chunk in self.chunks)
-
-
-class _Numbered(NamedTuple):
-    name: str
-    n_rows: int
-    number: int
 
 
 def _runs(scan: Scan) -> list[Run]:
@@ -210,27 +178,21 @@ def unit_hashes(column) -> np.ndarray:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if pa.types.is_integer(column.type):
-        return _mixed(pc.fill_null(column, 0).cast(pa.int64(), safe=False).to_numpy().view(np.uint64))
+    if pa.types.is_integer(column.type):  # mixed by the finaliser of SplitMix64
+        values = pc.fill_null(column, 0).cast(pa.int64(), safe=False).to_numpy().view(np.uint64)
+        values = values + np.uint64(0x9E3779B97F4A7C15)
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return values ^ (values >> np.uint64(31))
     encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
-    texts = np.array(encoded.dictionary.cast(pa.string()).to_pylist() or [""], dtype=str)
-    hashes = np.zeros(len(texts), dtype=np.uint64)
-    for letters in texts.view(np.uint32).reshape(len(texts), -1).T:
-        hashes = np.where(letters == 0, hashes, _mixed(hashes + letters.astype(np.uint64) + np.uint64(1)))
+    texts = encoded.dictionary.cast(pa.string()).to_pylist()
+    hashes = np.array([unit_hash(text, 0) for text in texts] or [b""], dtype="S8").view(np.uint64)
     return hashes[pc.fill_null(encoded.indices, 0).to_numpy()]
 
 
-def _mixed(values: np.ndarray) -> np.ndarray:
-    """Apply the finaliser of SplitMix64, which mixes the bits of 64-bit numbers."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def _partition(run: Run, start: int, layout: Layout, spread: np.ndarray | None, n: int) -> dict:
-    """Make the bags of a run; sort the rows of bags in ``spread`` (None: all bags) into a batch per partition."""
+    """Make the bags of a run; sort the rows of bags in ``spread`` (None: all bags) by partition."""
     import pyarrow as pa
 
     table = run.table()
@@ -243,36 +205,25 @@ def _partition(run: Run, start: int, layout: Layout, spread: np.ndarray | None, 
         arrays = _arrays(table.filter(~apart), layout)
         table, hashes = table.filter(apart), hashes[apart]
     part = (hashes % np.uint64(n)).astype(np.uint16 if n < 2**16 else np.uint32)
-    ordered = table.combine_chunks().take(np.argsort(part, kind="stable"))
-    ends = np.cumsum(np.bincount(part, minlength=n)).tolist()
-    batches = [ordered.slice(low, high - low) for low, high in zip([0, *ends], ends, strict=False)]
-    return arrays | {"batches": _as_stream(batches)}
-
-
-def _as_stream(tables: list) -> np.ndarray:
-    """Write tables as a file of Arrow with exactly one batch for each."""
-    import pyarrow as pa
-
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, tables[0].schema) as stream:
-        for table in tables:
-            columns = [column.combine_chunks() for column in table.columns]
-            columns = [column.chunk(0) if isinstance(column, pa.ChunkedArray) else column for column in columns]
-            stream.write_batch(pa.RecordBatch.from_arrays(columns, schema=table.schema))
-    return np.frombuffer(sink.getvalue(), np.uint8)
+    with pa.ipc.new_file(sink, table.schema) as stream:
+        stream.write_table(table.combine_chunks().take(np.argsort(part, kind="stable")))
+    ends = np.cumsum(np.bincount(part, minlength=n))
+    return arrays | {"rows": np.frombuffer(sink.getvalue(), np.uint8), "ends": ends}
 
 
 # Bags of the rows -----------------------------------------------------------------------------------------------------
 
 
-def _load(numbered: _Numbered, layout: Layout, split: list[Arrays]) -> dict:
-    """Make bags of the batches of one partition in all runs."""
+def _load(run: Run, k: int, layout: Layout, split: list[Arrays]) -> dict:
+    """Make bags of the rows of partition ``k`` from all runs."""
     import pyarrow as pa
 
-    streams = [pa.py_buffer(arrays["batches"]) for arrays in split]
-    return _arrays(
-        pa.Table.from_batches([pa.ipc.open_file(stream).get_batch(numbered.number) for stream in streams]), layout
-    )
+    tables = []
+    for arrays in split:
+        low, high = [0, *arrays["ends"].tolist()][k : k + 2]
+        tables.append(pa.ipc.open_file(pa.py_buffer(arrays["rows"])).read_all().slice(low, high - low))
+    return _arrays(pa.concat_tables(tables), layout)
 
 
 def _arrays(table, layout: Layout) -> dict:

@@ -5,12 +5,12 @@ A partition whose result is in the folder is not made again. So a fit that was i
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from errno import ENOSPC
+from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ import numpy as np
 
 from bagwise.execution import executor_for
 from bagwise.execution.resources import kept_memory, memory_map, one_thread
-from bagwise.execution.tasks import in_order
+from bagwise.execution.tasks import Lost
+from bagwise.io.atomic_files import new_folder
 from bagwise.io.table_files import is_url
 from bagwise.io.table_output import duration
 from bagwise.model_files.fingerprint import describe, digest, of_library
@@ -35,10 +36,7 @@ class Passes:
 
     def __init__(self, executor=None, *, work: Path | None = None, within=None, progress: Callable | None = None):
         if executor is not None and not hasattr(executor, "run"):
-            raise TypeError(
-                f"Got {executor!r} as executor. An object with a method run is required, such as "
-                "bagwise.execution.Processes(2)."
-            )
+            raise TypeError(f"Got {executor!r} as executor. An object with a method run is required: Processes(2).")
         self.executor = executor_for(None) if executor is None else executor
         self.progress, self.keeps, self.count = progress, work is not None, 0
         self._temporary = TemporaryDirectory(prefix="bagwise-", dir=within, ignore_cleanup_errors=True)
@@ -55,35 +53,30 @@ class Passes:
     def each(self, name: str, function: Callable, tasks: list[tuple], *shared) -> list[Arrays]:
         """Return the arrays that ``function(*task, *shared)`` gives for each task, in order; they stay on disk.
 
-        The first item of a task is a partition, or something else with a name and a number of rows.
+        The first item of a task is a partition, or something else with a name and a number of rows. After an error no
+        other task is started; that of the first task is raised unchanged.
         """
         self.count += 1
         folder = self.folder / f"{self.count:03d}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         places = [folder / f"{number:05d}" for number in range(len(tasks))]
         missing = [_Task(place, task) for place, task in zip(places, tasks, strict=True) if not _is_whole(place)]
-        if missing:
-            report = self._report(name, tasks, missing)
-            for _ in in_order(self.executor, _make, missing, (function, *shared), name=name, report=report):
-                pass
-        return [Arrays(place) for place in places]
-
-    def _report(self, name: str, tasks: list, missing: list[_Task]) -> Callable[[int], None]:
-        """Return a function that reports a `PassStep` when a task ends; tasks whose results exist take no time."""
-        rows, number, report = [task.call[0].n_rows for task in missing], self.count, self.progress
-        total = sum(call[0].n_rows for call in tasks)
-        first = done = total - sum(rows)
+        rows, total = sum(task.n_rows for task in missing), sum(first.n_rows for first, *_ in tasks)
+        done = total - rows
         started = reported = time.perf_counter()
-
-        def end(at: int) -> None:
-            nonlocal done, reported
-            done += rows[at]
-            now = time.perf_counter()
-            if report is not None and (now - reported >= LEAST_SECONDS or done == total):
-                reported, rate = now, (done - first) / max(now - started, 1e-9)
-                report(PassStep(number, name, done, total, rate, (total - done) / rate))
-
-        return end
+        errors: dict[Path, tuple] = {}
+        waiting = takewhile(lambda _: not errors, missing)
+        for task, error in self.executor.run(_Writing(name), waiting, (function, *shared)) if missing else ():
+            if error is not None:
+                errors[task.place] = task, error
+            done, now = done + task.n_rows, time.perf_counter()
+            if self.progress is not None and (now - reported >= LEAST_SECONDS or done == total):
+                reported, rate = now, (done - total + rows) / max(now - started, 1e-9)
+                self.progress(PassStep(self.count, name, done, total, rate, (total - done) / rate))
+        if errors:
+            task, error = errors[min(errors)]
+            raise RuntimeError(f"{task.call[0].name}: {error.reason}") if isinstance(error, Lost) else error
+        return [Arrays(place) for place in places]
 
     def forget(self, since: int) -> None:
         """Remove the results of passes after number ``since`` from a temporary folder; a work folder keeps them."""
@@ -98,13 +91,26 @@ class _Task(NamedTuple):
     place: Path
     call: tuple
 
-    def __str__(self) -> str:
-        return self.call[0].name
+    @property
+    def n_rows(self) -> int:
+        return self.call[0].n_rows
 
 
-def _make(task: _Task, function: Callable, *shared) -> None:
-    with one_thread(), kept_memory():
-        write_arrays(task.place, function(*task.call, *shared))
+class _Writing(NamedTuple):
+    """Function that writes the result of a task; a dashboard shows its tasks by ``name``.
+
+    It returns an error as a value, because a cluster takes an exception for a dead worker.
+    """
+
+    name: str
+
+    def __call__(self, task: _Task, function: Callable, *shared) -> Exception | None:
+        try:
+            with one_thread(), kept_memory():
+                write_arrays(task.place, function(*task.call, *shared))
+        except Exception as error:
+            return error
+        return None
 
 
 # Arrays on disk -----------------------------------------------------------------------------------------------------
@@ -133,44 +139,41 @@ class Arrays(Mapping):
             if self.place.exists():
                 raise KeyError(name) from None
             raise FileNotFoundError(
-                f"There is no folder {self.place} here. The work folder must be one that all workers reach. Give "
-                "such a folder as work."
+                f"There is no folder {self.place} here. Give a folder that all workers reach as work."
             ) from None
 
     def __iter__(self) -> Iterator[str]:
         return (path.stem for path in self.place.iterdir())
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return sum(1 for _ in self)
 
 
 def write_arrays(place: Path, arrays: Mapping[str, Any]) -> None:
     """Write arrays to a folder, which appears whole or not at all; None is left out."""
-    temporary = place.with_name(f".{place.name}-{secrets.token_hex(4)}")
-    try:
-        temporary.mkdir(parents=True)
+
+    def write(folder: Path) -> None:
         for name, value in arrays.items():
-            array = np.asarray(value)
-            if value is not None and array.dtype.hasobject:
-                _write_objects(temporary / f"{name}.arrow", array)
-            elif value is not None:
-                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-        if not place.exists():  # another worker may have made the same result
-            temporary.replace(place)
+            if value is not None:
+                _write(folder / name, np.asarray(value))
+
+    try:
+        new_folder(place, write)
+    except FileExistsError:  # another worker has made the same result
+        pass
     except OSError as error:
         reason = error.strerror or str(error)  # numpy counts the bytes that a full disk did not take
         raise OSError(
             error.errno or ENOSPC,
-            f"{reason}: the results of a pass cannot be written. A folder with more space, which all workers reach, is "
-            "required. Give one as work",
+            f"{reason}. The results of a pass need a folder with more space, which all workers reach. Give one as work",
             str(place.parent.parent),
         ) from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _write_objects(path: Path, array: np.ndarray) -> None:
-    """Write strings, dates and other objects as an Arrow column."""
+def _write(path: Path, array: np.ndarray) -> None:
+    """Write an array of numbers or text as ``.npy``, one of other objects as an Arrow column."""
+    if not array.dtype.hasobject:
+        return np.save(f"{path}.npy", array, allow_pickle=False)
     import pyarrow as pa
     from pyarrow import feather
 
@@ -180,7 +183,7 @@ def _write_objects(path: Path, array: np.ndarray) -> None:
         raise TypeError(
             f"Got ids or groups of several types ({error}). One type is required. Convert the column."
         ) from error
-    feather.write_feather(table, str(path), compression="uncompressed")
+    feather.write_feather(table, f"{path}.arrow", compression="uncompressed")
 
 
 def _is_whole(place: Path) -> bool:
@@ -199,24 +202,23 @@ def _is_whole(place: Path) -> bool:
 
 
 def open_work(work, scan: Scan, method) -> Path | None:
-    """Return the folder of the passes of a fit; refuse one of other data, another method or another version."""
+    """Return the folder of the passes of a fit; refuse one of other data, another method or another version.
+
+    Data are identified by what is read, and the size and time of each file, or the content of bags in memory.
+    """
     if work is None:
         return None
     if is_url(work):
         raise ValueError(f"Got the URL {work} as work. The work folder is a path that all workers reach.")
-    data = {"method": f"{type(method).__name__} ({digest(describe(method))})", **describe_scan(scan)}
+    data = {"method": f"{type(method).__name__} ({digest(describe(method))})"}
+    data["columns, conditions or chunks"] = digest(describe((scan.layout, scan.categories, scan.chunk_rows)))
+    if scan.files:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            data |= pool.map(lambda part: (f"contents of {part.name}", part.stamp()), scan.files.values())
+    else:
+        data["bags"] = digest(describe([(chunk.bags, chunk.y, chunk.weight) for chunk in scan.chunks]))
     store = Store.of_work(work, "fit of a scan", library=of_library(), data=data)
     return store.cells / digest(of_library(), *data.items())
-
-
-def describe_scan(scan: Scan) -> dict[str, str]:
-    """Describe the data of a scan: what is read, and the size and time of each file, or the content of the bags."""
-    data = {"columns, conditions or chunks": digest(describe((scan.layout, scan.categories, scan.chunk_rows)))}
-    if not scan.files:
-        bags = [describe((chunk.bags, chunk.y, chunk.weight)) for chunk in scan.chunks]
-        return data | {"bags": digest(*bags)}
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return data | dict(pool.map(lambda part: (f"contents of {part.name}", part.stamp()), scan.files.values()))
 
 
 # Progress -----------------------------------------------------------------------------------------------------------
@@ -244,10 +246,7 @@ class PassStep(NamedTuple):
 
 
 class PassDisplay:
-    """A line in the terminal, on standard error, with the last step and the time since the fit began. A context.
-
-    Where there is no terminal, nothing is written.
-    """
+    """A context that shows the last step and the time since the fit began in the terminal, if there is one."""
 
     def __init__(self, activity: str = "fitting", *, console=None):
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -255,8 +254,7 @@ class PassDisplay:
         from bagwise.execution.progress import progress_display
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        self.progress = progress_display(*columns, console=console)
-        self.activity = activity
+        self.progress, self.activity = progress_display(*columns, console=console), activity
         self.task = self.progress.add_task(activity, total=None)
 
     def __enter__(self) -> PassDisplay:

@@ -18,17 +18,14 @@ from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.regressors.pipeline import first_step
 from bagwise.scale.partitions import partition
-from bagwise.scale.passes import Passes
+from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
 
 COLUMNS = ("prediction", "instances", "lower", "upper")
 
 
 class Predictions(NamedTuple):
-    """The bags of a scan in the order in which they first appear, with predictions and numbers of instances.
-
-    ``lower`` and ``upper`` are the bounds of the intervals, None where the model has none.
-    """
+    """The bags of a scan with predictions, numbers of instances, and the bounds of intervals if the model has any."""
 
     ids: np.ndarray
     values: np.ndarray
@@ -37,51 +34,7 @@ class Predictions(NamedTuple):
     upper: np.ndarray | None = None
 
 
-class WrittenPredictions:
-    """Predictions stored in a folder of Parquet parts, read lazily.
-
-    Attributes
-    ----------
-    folder : Path
-    ids, values, sizes, lower, upper : arrays, as in `Predictions`
-    """
-
-    def __init__(self, folder: Path | str, bag: str, *, bounded: bool = False):
-        self.folder, self._bag, self._bounded = Path(folder), bag, bounded
-
-    def __repr__(self) -> str:
-        return f"WrittenPredictions: {self.folder}"
-
-    def _column(self, name: str) -> np.ndarray:
-        import pyarrow.parquet as pq
-
-        parts = sorted(self.folder.glob("part-*.parquet"))
-        return np.concatenate([pq.ParquetFile(path).read([name])[name].to_numpy() for path in parts])
-
-    @property
-    def ids(self) -> np.ndarray:
-        return self._column(self._bag)
-
-    @property
-    def values(self) -> np.ndarray:
-        return self._column("prediction")
-
-    @property
-    def sizes(self) -> np.ndarray:
-        return self._column("instances")
-
-    @property
-    def lower(self) -> np.ndarray | None:
-        return self._column("lower") if self._bounded else None
-
-    @property
-    def upper(self) -> np.ndarray | None:
-        return self._column("upper") if self._bounded else None
-
-
-def predict_scan(
-    model, scan: Scan, *, level: float | None = None, out=None, executor=None, work=None
-) -> Predictions | WrittenPredictions:
+def predict_scan(model, scan: Scan, *, level: float | None = None, out=None, executor=None, work=None) -> Predictions:
     """Predict every bag of a scan, wherever its rows are.
 
     The table is partitioned by bag, and the model predicts one partition after another, as in memory.
@@ -95,9 +48,9 @@ def predict_scan(
     level : float, optional
         Of the intervals, for a model of `Intervals`. Default: that of its fit.
     out : path, optional
-        A new folder to which the predictions are written as a Parquet data set, ``part-00000.parquet`` and so on: the
-        id of a bag, ``prediction``, ``instances``, and ``lower`` and ``upper`` of its interval if the model has any. It
-        appears whole or not at all. The parts are written by the executor.
+        A new folder to which the executor also writes the predictions as a Parquet data set, ``part-00000.parquet`` and
+        so on: the id of a bag, ``prediction``, ``instances``, and ``lower`` and ``upper`` of its interval if the model
+        has any. It appears whole or not at all.
     executor : object with ``run``, optional
         `Processes(n)` for several cores, `Dask(client)` for a cluster. Default: this process, and inside
         `bagwise.cluster` its workers.
@@ -109,7 +62,6 @@ def predict_scan(
     -------
     Predictions
         ``ids``, ``values``, ``sizes``, ``lower`` and ``upper`` of all bags, in the order in which they first appear.
-        With ``out``, `WrittenPredictions`, which reads them lazily.
 
     Examples
     --------
@@ -132,21 +84,16 @@ def predict_scan(
     with Passes(executor, within=work) as passes:
         parts, per_bag = partition(scan, passes)
         predicted = passes.each("predict", _predict, [(part,) for part in parts], model, level, bounded)
-        _warn(predicted, [part.n_bags for part in parts], per_bag.ids)
+        _warn(predicted, per_bag["ids"])
         scan.warn_of_new_files()
-        columns = ["values", *(["lower", "upper"] if bounded else [])]
         if out is not None:
-            starts = np.cumsum([0, *(part.n_bags for part in parts)]).tolist()
-            rows = [slice(low, high) for low, high in zip(starts, starts[1:], strict=False)]
-            tasks = [
-                (part, k, arrays, per_bag.ids[bags], per_bag.sizes[bags])
-                for k, (part, arrays, bags) in enumerate(zip(parts, predicted, rows, strict=True))
-            ]
-            new_folder(out, lambda folder: passes.each("write", _write, tasks, columns, scan.bag, folder))
-            return WrittenPredictions(out, scan.bag, bounded=bounded)
-        order = np.argsort(per_bag.first, kind="stable")
-        values = {name: np.concatenate([arrays[name] for arrays in predicted])[order] for name in columns}
-        return Predictions(per_bag.ids[order], values.pop("values"), per_bag.sizes[order], **values)
+            ids = np.split(per_bag["ids"], np.cumsum([part.n_bags for part in parts])[:-1])
+            tasks = list(zip(parts, range(len(parts)), ids, predicted, strict=True))
+            new_folder(out, lambda folder: passes.each("write", _write, tasks, scan.bag, folder))
+        order = np.argsort(per_bag["first"], kind="stable")
+        names = ("values", "sizes", *(["lower", "upper"] if bounded else []))
+        values = (np.concatenate([arrays[name] for arrays in predicted])[order] for name in names)
+        return Predictions(per_bag["ids"][order], *values)
 
 
 def _gives_intervals(model, level: float | None) -> bool:
@@ -165,7 +112,7 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
     bags: Bags = part.load()._with(compared=False)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        arrays: dict[str, Any] = {"values": model.predict(bags)}
+        arrays: dict[str, Any] = {"values": model.predict(bags), "sizes": bags.sizes}
         if bounded:
             arrays["lower"], arrays["upper"] = model.predict_interval(bags, level).T
     first = first_step(model)
@@ -177,12 +124,11 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
     rows, far = find_far(bags.instances, first, bags.feature_names)
     arrays["far"] = bags_of(rows, bags.offsets) if far is not None else np.zeros(len(bags), dtype=bool)
     if far is not None:
-        arrays["far_value"] = np.array([far.value, far.low, far.high])
-        arrays["far_column"] = np.array([far.column])
+        arrays |= {"far_value": np.array([far.value, far.low, far.high]), "far_column": np.array([far.column])}
     return arrays
 
 
-def _warn(predicted: list, n_bags: list[int], ids: np.ndarray) -> None:
+def _warn(predicted: list[Arrays], ids: np.ndarray) -> None:
     """Repeat the warnings of the partitions, and warn once of values far outside the range of training."""
     for text in dict.fromkeys(text for arrays in predicted if "notes" in arrays for text in arrays["notes"].tolist()):
         warn_user(text)
@@ -190,16 +136,15 @@ def _warn(predicted: list, n_bags: list[int], ids: np.ndarray) -> None:
     for arrays in predicted:
         if "far_value" in arrays:
             value, low, high = arrays["far_value"].tolist()
-            say_far(ids, marked, FarValue(value, str(arrays["far_column"][0]), low, high))
-            return
+            return say_far(ids, marked, FarValue(value, str(arrays["far_column"][0]), low, high))
 
 
-def _write(part, number: int, predicted, ids, sizes, columns: list[str], bag: str, folder: Path) -> dict:
+def _write(part, number: int, ids: np.ndarray, predicted: Arrays, bag: str, folder: Path) -> dict:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    values = [predicted[name] for name in columns]
-    named = {bag: ids, "prediction": values[0], "instances": sizes} | dict(zip(columns[1:], values[1:], strict=True))
-    table = pa.table({name: pa.array(np.asarray(column)) for name, column in named.items()})
+    columns = {bag: ids, "prediction": predicted["values"], "instances": predicted["sizes"]}
+    columns |= {name: predicted[name] for name in ("lower", "upper") if name in predicted}
+    table = pa.table({name: pa.array(np.asarray(column)) for name, column in columns.items()})
     replace_file(folder / f"part-{number:05d}.parquet", lambda path: pq.write_table(table, path))
     return {}

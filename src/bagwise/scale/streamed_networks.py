@@ -174,7 +174,7 @@ class Share(NamedTuple):
 
 def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: list[int], *, n_jobs=None):
     """Train a network without each fold in ``held``; each is an ensemble of its states after each number of epochs."""
-    recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.bag_arrays.sizes.sum())
+    recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.sizes.sum())
     dtype = data.parts[0].load().dtype
     bag_values = tuple(data.each("network-targets", _bag_values, per_bag=(fold, weight, data.y)))
     learners, y_scale = _beginners(recipe, data, fold, weight, held)
@@ -201,13 +201,13 @@ def _bag_values(part, fold, weight, y) -> dict:
 
 def _beginners(recipe: Recipe, data: TrainingData, fold, weight, held: list[int]):
     """Return the networks before their first step, and the scale of the target of each."""
-    labels, sizes, width = np.unique(fold), data.bag_arrays.sizes, data.n_features
+    labels, sizes, width = np.unique(fold), data.sizes, data.n_features
     columns = [data.select(fold == k).columns for k in labels]
     counts, y_mean = np.bincount(fold, sizes), np.bincount(fold, sizes * data.y) / np.bincount(fold, sizes)
     y_scatter = np.bincount(fold, sizes * (data.y - y_mean[fold]) ** 2)
     means = np.column_stack([[part.mean for part in columns], y_mean])
     squares = np.column_stack([[part.scatter for part in columns], y_scatter])
-    weights = np.bincount(fold, weight * data.bag_arrays.totals)
+    weights = np.bincount(fold, weight * data.totals)
     shift, scale = moments_without(held, labels, counts, means, squares)
     scaled = np.array([recipe.standardise] * width + [recipe.scale_target])
     shift, scale = np.where(scaled, shift, 0.0), np.where(scaled, scale, 1.0)

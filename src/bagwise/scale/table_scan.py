@@ -12,9 +12,9 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags, check_targets
 from bagwise.bags.container import MOST_FEATURES
-from bagwise.bags.frames import FrameColumns, as_fill_values, as_list
+from bagwise.bags.frames import FrameColumns, as_fill_values, as_list, names_files
 from bagwise.bags.shared_rows import SHARED_ROWS
-from bagwise.bags.validation import Message, ParameterError, ParameterTypeError, as_feature_names, counted, warn_user
+from bagwise.bags.validation import ParameterError, ParameterTypeError, as_names, counted, warn_user
 from bagwise.io.columns import (
     Roles,
     choose_features,
@@ -26,10 +26,9 @@ from bagwise.io.columns import (
 )
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
-from bagwise.io.table_files import Part, find_parts, names_files, refuse_other_formats
+from bagwise.io.table_files import Part, find_parts, refuse_other_formats
 from bagwise.io.table_output import as_html
 from bagwise.scale.chunks import (
-    ROW,
     Chunk,
     Layout,
     agree,
@@ -37,7 +36,6 @@ from bagwise.scale.chunks import (
     cut,
     cut_bags,
     load_bags,
-    plain_types,
     read_footers,
 )
 
@@ -47,24 +45,13 @@ MOST_LABELS = 1_000_000  # of a column of categories, whose levels are counted
 
 @dataclass(frozen=True)
 class Scan:
-    """A table that need not fit into memory, as `bagwise.scan` returns it.
+    """A table that need not fit into memory, as `bagwise.scan` returns it."""
 
-    Attributes
-    ----------
-    chunks : tuple
-        The parts in which the table is read.
-    n_rows : int
-        The rows of all files, by their footers, before ``where``.
-    chunk_rows : int
-        The most rows that are worked on at a time.
-    categories : dict of column -> the features that stand for its levels
-    """
-
-    chunks: tuple
+    chunks: tuple  # the parts in which the table is read
     layout: Layout
-    n_rows: int
-    chunk_rows: int
-    categories: dict | None = None
+    n_rows: int  # of all files, by their footers, before `where`
+    chunk_rows: int  # the most rows that are worked on at a time
+    categories: dict | None = None  # column -> the features that stand for its levels
     source: Any = None  # of files
     left_out: tuple[str, ...] = ()  # paths of files of which no row is read
 
@@ -74,7 +61,7 @@ class Scan:
 
     @property
     def covariates(self) -> tuple[str, ...]:
-        """The columns that belong to the bags, ``bag_features`` of `scan`."""
+        """The columns of the bags, ``bag_features`` of `scan`."""
         return self.layout.covariates
 
     @property
@@ -86,17 +73,21 @@ class Scan:
     def bag(self) -> str:
         return str(self.layout.roles.bag)
 
+    def _role(self, name: str) -> str | None:
+        column = getattr(self.layout.roles, name)
+        return None if column is None else str(column)
+
     @property
     def target(self) -> str | None:
-        return None if self.layout.roles.target is None else str(self.layout.roles.target)
+        return self._role("target")
 
     @property
     def groups(self) -> str | None:
-        return None if self.layout.roles.groups is None else str(self.layout.roles.groups)
+        return self._role("groups")
 
     @property
     def weights(self) -> str | None:
-        return None if self.layout.roles.weights is None else str(self.layout.roles.weights)
+        return self._role("weights")
 
     @property
     def bag_weights(self) -> str | None:
@@ -132,12 +123,11 @@ class Scan:
 
     def _repr_html_(self) -> str:
         """Show the columns by their roles in a notebook."""
-        roles: dict[str, Any] = {"bag": self.bag, "target": self.target, "groups": self.groups}
-        roles |= {"weights": self.weights, "bag weights": self.bag_weights}
-        roles |= {"covariates": ", ".join(self.covariates) or None}
         more = len(self.feature_names) - MOST_FEATURES
         features = ", ".join(self.feature_names[:MOST_FEATURES]) + (f" and {more:,} more" if more > 0 else "")
-        shown = {role: name for role, name in roles.items() if name is not None} | {"features": features}
+        roles = {"bag": self.bag, "target": self.target, "groups": self.groups, "weights": self.weights}
+        roles |= {"bag weights": self.bag_weights, "covariates": ", ".join(self.covariates), "features": features}
+        shown = {role: name for role, name in roles.items() if name}
         table = as_html({"role": list(shown), "columns": list(shown.values())})
         return f"<p><strong>{escape(repr(self))}</strong></p>{table}"
 
@@ -162,18 +152,15 @@ def scan(
 ) -> Scan:
     """Describe a table that need not fit into memory; only its schema and footers are read.
 
-    `fit_scan` and `predict_scan` read it chunk by chunk. A chunk is a run of row groups of one Parquet file. Only the
-    columns with a role are read. A bag may be spread over chunks and files in any order. A data frame is loaded as by
-    `load`, and its bags are cut into chunks.
+    `fit_scan` and `predict_scan` read it chunk by chunk, and only the columns with a role. A bag may be spread over
+    chunks and files in any order. A data frame is loaded as by `load`, and its bags are cut into chunks.
 
     Parameters
     ----------
     source : path, pattern, folder, URL, list of them, data frame, or Bags
-        Parquet files. A folder is searched to the bottom; what starts with ``_`` or ``.`` is no data. URLs are those of
-        fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``, which can
-        be the bag, the groups, a feature, or stand in ``where``; its values are whole numbers if all are written so,
-        and no two become one. In a pattern a wildcard stands for no ``_`` or ``.`` at the start of a name. Of `Bags`
-        the ids, groups, weights and covariates are taken.
+        Parquet files. A folder is searched to the bottom; names that start with ``_`` or ``.`` are no data. URLs are
+        those of fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``
+        of whole numbers or text. Of `Bags` the ids, groups, weights and covariates are taken.
     bag : column of bag ids
         Left out for `Bags`.
     target : column of targets, optional
@@ -181,15 +168,13 @@ def scan(
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every fold.
     features : columns, optional
-        Default: every numeric column that is not the bag, target or groups, nor ignored. A warning names the columns
-        of other types, which are left out. A column that folders name is a feature only if it is named here: it says
-        where the data lie.
+        Default: every numeric column without another role, apart from those that folders name. A warning names the
+        columns of other types, which are left out.
     ignore : columns to leave out of the default features
     missing : {"refuse", "drop-instances", "impute"}
-        What happens to rows with NaN or null features: an error that names the bag, or the row is left out, or the
-        values are filled in by `bagwise.instances.Imputation`, which `fit_scan` puts before a method that is given by
-        name. It takes a pass of its own, in which a chunk is held at once; so are the rows of bags that lie in more
-        than one chunk. Infinite values are dropped by "drop-instances", else refused.
+        What happens to rows with NaN or null features: an error that names the bag, or the row is left out, or
+        `fit_scan` puts `bagwise.instances.Imputation` before a method that is given by name. Infinite values are
+        dropped by "drop-instances", else refused.
     fill_values : number or numbers, default none
         What stands for a missing value in the features, the target, the weights and the covariates, such as -9999.
     weights : column of instance weights, optional
@@ -197,20 +182,19 @@ def scan(
     bag_weights : column of weights of the bags, the same on every row of a bag, optional
         How much a bag counts in the fit: ``sample_weight`` of a fit in memory.
     bag_features : columns, optional
-        Columns that are the same on every row of a bag and belong to the bag as a whole: they become its covariates,
-        and are no features of the instances.
+        Columns that are the same on every row of a bag: its covariates, and no features of the instances.
     categories : columns, or dict of column -> levels, optional
         Columns of levels, such as the crop. Each level becomes a feature ``crop=wheat`` that is 1 or 0, and
-        ``crop=other`` stands for levels that are not in the list, and for missing ones. The levels are those given; or
-        those of the table (the 50 most frequent of more), for which these columns, and no others, are read now.
+        ``crop=other`` stands for other levels and missing values. The levels are those given; or those of the table
+        (the 50 most frequent of more), for which these columns are read now.
         ``features=list(model.feature_names_in_)`` asks for those of a model, and reads nothing.
     dates : columns, optional
         Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
         the year, as an angle, so that December is next to January; and ``sown_year``.
     where : text, or list of tuples, optional
         Which rows are read: ``"year >= 2019 and site == 'A'"``, ``[("year", ">=", 2019), ("site", "==", "A")]``, or
-        lists of such lists, of which one holds. Files and row groups that cannot have such a row are not read. A null
-        satisfies no condition. At most 250 conditions; a list behind "in" is one, however long.
+        lists of such lists, of which one holds; at most 250 conditions. Files and row groups that cannot have such a
+        row are not read. A null satisfies no condition.
     chunk_rows : int
         The most rows of a chunk, unless one row group has more.
 
@@ -237,10 +221,12 @@ def scan(
         options = {"bag": bag, "features": features, "ignore": ignore, "groups": groups, "where": where}
         options |= {"fill_values": fill_values, "weights": weights, "bag_weights": bag_weights}
         options |= {"bag_features": bag_features, "categories": categories, "dates": dates}
-        return _scan_bags(source, target, chunk_rows, missing, options)
+        if needless := [name for name, value in options.items() if value is not None and value not in ((), [])]:
+            raise ValueError(f"{needless[0]}= chooses columns of a table, which Bags have done already. Leave it out.")
+        return _scan_bags(source, target, chunk_rows, missing)
     roles = Roles(bag, target, features, ignore, groups, weights, bag_features, (), categories, dates)
     roles = roles if bag_weights is None else replace(roles, labels={"bag_weights": bag_weights})
-    where = as_where(where)
+    where = None if where is None else as_where(where)
     if not names_files(source):
         frame = source if where is None else _select_rows(source, where, roles)
         return _scan_cut(*load_bags(frame, roles, missing, fill_values), roles, chunk_rows, missing)
@@ -261,6 +247,8 @@ def scan(
 
 
 def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, missing: str, fill_values: tuple) -> Scan:
+    import pyarrow as pa
+
     parts = find_parts(source)
     refuse_other_formats(parts)
     footers = read_footers(parts)
@@ -272,7 +260,9 @@ def _scan_files(source, roles: Roles, where: Where | None, chunk_rows: int, miss
     folders = [name for name in (where.names if where else ()) if name not in footers[0].schema.names]
     roles = replace(roles, ignore=[*as_list(roles.ignore), *folders])
     where = None if where is None else where.fitting(schema)
-    layout = Layout(roles, types=plain_types(schema), where=where, missing=missing, fill_values=fill_values)
+    plain = [kind.value_type if pa.types.is_dictionary(kind) else kind for kind in schema.types]
+    types = dict(zip(schema.names, plain, strict=True))
+    layout = Layout(roles, types=types, where=where, missing=missing, fill_values=fill_values)
     chunks = [chunk for footer in footers for chunk in cut(footer, chunk_rows, layout, schema)]
     n_rows = sum(sum(footer.sizes) for footer in footers)
     if not chunks:
@@ -339,8 +329,8 @@ def _choose(columns: FrameColumns, roles: Roles, levels: dict) -> tuple[list, li
             f"column {lists[0]!r} holds lists, which are not read chunk by chunk; write a row per instance and a "
             "column per feature, ignore it, or read the table whole with bagwise.load"
         )
-    as_feature_names(names, len(names))  # no name twice
-    refuse_no_labels(table, roles.bag, "bag ids")
+    as_names(names, None, len(names))  # no name twice
+    refuse_no_labels(table, roles.bag, "bag", "bag ids")
     if roles.groups is not None:
         refuse_no_labels(table, roles.groups, "groups")
     if roles.target is not None:
@@ -371,14 +361,14 @@ def _levels(chunks: list[Chunk], names: list) -> dict[str, tuple[str, ...]]:
                 )
         values = np.array([*counts, None], dtype=object)[:-1]
         levels[name], other = frequent_levels(name, values, np.array(list(counts.values()), dtype=np.int64))
-        notes += [Message(f"{' and '.join(other)} count as '{name}={OTHER}'")] if other else []
+        notes += [f"{' and '.join(other)} count as '{name}={OTHER}'"] if other else []
     _warn_once(notes)
     return levels
 
 
 def _warn_once(notes: list) -> None:
     if notes:
-        warn_user(Message("; ").join(notes))
+        warn_user("; ".join(notes))
 
 
 # Data in memory -------------------------------------------------------------------------------------------------------
@@ -386,22 +376,16 @@ def _warn_once(notes: list) -> None:
 
 def _select_rows(frame, where: Where, roles: Roles):
     """Return the rows of a data frame that satisfy the conditions; drop columns of text that only these name."""
-    import pyarrow as pa
-
     table = nw.from_native(frame).lazy().collect()
     refuse_unknown(table.columns, where.names)
-    rows = pa.table({ROW: pa.array(np.arange(len(table)))} | {name: table[name].to_arrow() for name in where.names})
-    positions = where.fitting(rows.schema).keep(rows)[ROW].to_pylist()
-    if not positions:
+    positions = np.flatnonzero(where.holds({name: table[name].to_numpy() for name in where.names}))
+    if not len(positions):
         raise ValueError(f"No row satisfies where: it leaves out all {len(table):,} rows. Check the condition.")
     named = {*where.names} - {*roles.asked()}
     return table[positions].drop([name for name in named if not table.schema[name].is_numeric()]).to_native()
 
 
-def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str, options: dict) -> Scan:
-    needless = [name for name, value in options.items() if value is not None and value != () and value != []]
-    if needless:
-        raise ValueError(f"{needless[0]}= chooses among the columns of a table; Bags have chosen already, leave it out")
+def _scan_bags(bags: Bags, y, chunk_rows: int, missing: str) -> Scan:
     if missing == "drop-instances":
         raise ValueError("missing='drop-instances' is for tables; load the bags with it, or use 'impute'")
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from bagwise.bags import Bags, bag_folds, remember_columns
-from bagwise.bags.checks import CALIBRATION, INSTANCES, remember_profile
+from bagwise.bags.checks import remember_profile
 from bagwise.bags.folds import unit_hash, units_of
+from bagwise.bags.training_profile import CALIBRATION, INSTANCES
 from bagwise.execution.resources import memory_map
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.regressors.row_blocks import RowBlocks
-from bagwise.scale.partitions import BagArrays, Partition, partition
+from bagwise.scale.partitions import PER_BAG, Partition, partition
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
 
@@ -41,30 +42,19 @@ class Columns:
         """Compute them of rows in memory; ``counted`` masks the rows of weight above zero."""
         wide = X.astype(np.float64)
         mean = wide[0] + (wide - wide[0]).mean(axis=0)  # from a row: a constant column has no rounding
-        ends = [np.fmin.reduce(wide, axis=0), np.fmax.reduce(wide, axis=0)]
-        rows = wide if counted is None else wide[counted]
-        counted_ends = [np.fmin.reduce(rows, axis=0), np.fmax.reduce(rows, axis=0)]
-        return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends, *counted_ends)
-
-    def merge(self, other: Columns) -> Columns:
-        """Return those of the rows of both (Chan et al. 1979)."""
-        n, gap = self.n + other.n, other.mean - self.mean
-        return Columns(
-            n,
-            self.mean + gap * (other.n / n),
-            self.scatter + other.scatter + gap**2 * (self.n * other.n / n),
-            self.zeros + other.zeros,
-            np.fmin(self.low, other.low),
-            np.fmax(self.high, other.high),
-            np.fmin(self.counted_low, other.counted_low),
-            np.fmax(self.counted_high, other.counted_high),
-        )
+        both = wide, wide if counted is None else wide[counted]
+        ends = [end.reduce(rows, axis=0) for rows in both for end in (np.fmin, np.fmax)]
+        return cls(len(X), mean, ((wide - mean) ** 2).sum(axis=0), (X == 0).sum(axis=0), *ends)
 
     @classmethod
     def merged(cls, parts: list[Arrays]) -> Columns:
-        """Merge those of all partitions."""
-        names = list(cls.__annotations__)[1:]
-        return reduce(cls.merge, (cls(int(part["n"]), *(np.array(part[name]) for name in names)) for part in parts))
+        """Merge those of all partitions (Chan et al. 1979)."""
+        each = {name: np.array([part[name] for part in parts]) for name in cls.__annotations__}
+        n, means = each["n"][:, None], each["mean"]
+        mean = means[0] + (n / n.sum() * (means - means[0])).sum(axis=0)
+        scatter = each["scatter"].sum(axis=0) + (n * (means - mean) ** 2).sum(axis=0)
+        ends = [(np.fmin if "low" in name else np.fmax).reduce(each[name]) for name in list(each)[4:]]
+        return cls(int(n.sum()), mean, scatter, each["zeros"].sum(axis=0), *ends)
 
     @property
     def deviation(self) -> np.ndarray:
@@ -78,39 +68,35 @@ class Columns:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Bags in partitions, with arrays that have an entry per bag."""
+    """Bags in partitions, with arrays that have an entry per bag, in the order of the partitions."""
 
     parts: list[Partition]
-    bag_arrays: BagArrays
     passes: Passes
     names: tuple[str, ...] | None  # of the features
     covariate_names: tuple[str, ...]
-    weight: np.ndarray | None = None  # of the bags, of mean one over those above zero
-    missing: str = "refuse"  # "impute" while missing values remain, then "imputed"
+    missing: str  # "impute" while missing values remain, then "imputed"; else "refuse"
+    ids: np.ndarray
+    sizes: np.ndarray
+    first: np.ndarray  # the position of the first row in the table
+    totals: np.ndarray  # the sum of the weights of the instances
+    groups: np.ndarray | None
+    y: np.ndarray
+    covariates: np.ndarray | None
+    weight: np.ndarray | None  # of mean one over those above zero
     _samples: dict = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
         """Partition a scan."""
-        parts, bag_arrays = partition(scan, passes)
-        weight = bag_arrays.weight
-        if weight is not None:
-            if not (weight > 0).any():
-                raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
-            weight = weight / weight[weight > 0].mean()
-        return cls(parts, bag_arrays, passes, scan.feature_names, scan.covariates, weight, parts[0].load().missing)
+        parts, per_bag = partition(scan, passes)
+        weight = per_bag["weight"]
+        if weight is not None and not (weight > 0).any():
+            raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
+        per_bag["weight"] = _of_mean_one(weight)
+        return cls(parts, passes, scan.feature_names, scan.covariates, parts[0].load().missing, **per_bag)
 
     def __len__(self) -> int:
-        return len(self.bag_arrays.ids)
-
-    @property
-    def y(self) -> np.ndarray:
-        assert self.bag_arrays.y is not None
-        return self.bag_arrays.y
-
-    @property
-    def covariates(self) -> np.ndarray | None:
-        return self.bag_arrays.covariates if self.covariate_names else None
+        return len(self.ids)
 
     @property
     def n_features(self) -> int:
@@ -122,9 +108,7 @@ class TrainingData:
     def stand_in(self) -> Bags:
         """Bags of one instance that is zero, with the ids and groups: folds are made of them."""
         zeros, n = np.zeros((len(self), 1), dtype=np.float32), np.arange(len(self) + 1)
-        return Bags._trusted(
-            instances=zeros, offsets=n, ids=self.bag_arrays.ids, groups=self.bag_arrays.groups, compared=True
-        )
+        return Bags._trusted(instances=zeros, offsets=n, ids=self.ids, groups=self.groups, compared=True)
 
     def folds(self, folds: int | str, random_state: int) -> np.ndarray:
         """Return the fold of each bag, as in memory."""
@@ -138,16 +122,16 @@ class TrainingData:
     def by_hash(self, most_values: int = MOST_VALUES) -> np.ndarray:
         """Return a mask of a sample of bags, by a hash of their ids: all of them if they hold no more numbers."""
         width = max(1, len(self.names or ()) + len(self.covariate_names))
-        if int(self.bag_arrays.sizes.sum()) * width <= most_values:
+        if int(self.sizes.sum()) * width <= most_values:
             return np.ones(len(self), dtype=bool)
         order = self.hash_order()
         chosen = np.zeros(len(self), dtype=bool)
-        chosen[order[: max(2, np.searchsorted(np.cumsum(self.bag_arrays.sizes[order]) * width, most_values))]] = True
+        chosen[order[: max(2, np.searchsorted(np.cumsum(self.sizes[order]) * width, most_values))]] = True
         return chosen
 
     def hash_order(self) -> np.ndarray:
         """Return the positions of the bags in the order of a hash of their ids."""
-        hashes = [unit_hash(bag_id, 0) for bag_id in self.bag_arrays.ids.tolist()]
+        hashes = [unit_hash(bag_id, 0) for bag_id in self.ids.tolist()]
         return np.argsort(np.array(hashes, dtype="S8"), kind="stable")
 
     def select(self, chosen: np.ndarray) -> TrainingData:
@@ -159,11 +143,9 @@ class TrainingData:
             elif mask.any():
                 positions = np.flatnonzero(mask)
                 parts.append(part.then(itemgetter(positions), len(positions)))
-        weight = self.weight
-        if weight is not None:
-            weight = weight[chosen]
-            weight = weight / weight[weight > 0].mean() if (weight > 0).any() else weight
-        return replace(self, parts=parts, bag_arrays=self.bag_arrays[chosen], weight=weight)
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in PER_BAG}
+        arrays = {name: array if array is None else array[chosen] for name, array in arrays.items()}
+        return replace(self, **arrays | {"parts": parts, "weight": _of_mean_one(arrays["weight"])})
 
     def cut(self, per_bag: np.ndarray) -> list[np.ndarray]:
         """Return the entries of the bags of each partition."""
@@ -176,8 +158,12 @@ class TrainingData:
         names = ("instances", "ids", "groups", "weights", "covariates")
         present = [name for name in names if getattr(loaded[0], name) is not None]
         parts: dict[str, Any] = {name: np.concatenate([getattr(bags, name) for bags in loaded]) for name in present}
-        parts["offsets"] = np.concatenate([[0], np.cumsum(selected.bag_arrays.sizes)])
+        parts["offsets"] = np.concatenate([[0], np.cumsum(selected.sizes)])
         return loaded[0]._with(**parts, has_missing=any(bags.has_missing for bags in loaded), kept=None)
+
+    def first_bag(self) -> Bags:
+        """Return one bag, from which an embedding learns the form of its input."""
+        return self.gather(np.arange(len(self)) == 0)
 
     # Pass by pass -----------------------------------------------------------------------------------------------------
 
@@ -197,13 +183,22 @@ class TrainingData:
 
     def row_blocks(self, results: list[Arrays]) -> RowBlocks:
         """Return the arrays "rows" of a pass, which stay on disk."""
-        return RowBlocks.of(*(arrays.path("rows") for arrays in results), whole=self.bag_arrays.groups is not None)
+        return RowBlocks.of(*(arrays.path("rows") for arrays in results), whole=self.groups is not None)
 
-    def through(self, change: Callable, names=None, covariate_names: tuple | None = None) -> TrainingData:
+    def through(self, change: Callable, names=None, **options) -> TrainingData:
         """Return the data with the bags of each partition changed by a function when they are loaded."""
-        parts = [part.then(change) for part in self.parts]
-        remaining = self.covariate_names if covariate_names is None else covariate_names
-        return replace(self, parts=parts, names=names, covariate_names=remaining)
+        return replace(self, parts=[part.then(change) for part in self.parts], names=names, **options)
+
+    def spread(self) -> TrainingData:
+        """Return the data with the covariates as columns of the instances."""
+        if self.covariates is None:
+            return self
+        names = None if self.names is None else (*self.names, *self.covariate_names)
+        return self.through(Bags.spread, names).without_covariates()
+
+    def without_covariates(self) -> TrainingData:
+        """Return the data without covariates."""
+        return replace(self, covariates=None, covariate_names=())
 
     def with_predictions(self, *predicted: tuple[list[Arrays], int], names: tuple[str, ...] | None = None):
         """Return the data with predictions in place of the instances: (arrays of each partition, column) of each."""
@@ -242,12 +237,16 @@ class TrainingData:
         """Compute the profile that `bagwise.novelty` compares new bags with, from a sample of bags."""
         few = np.zeros(len(self), dtype=bool)
         few[np.random.default_rng(0).permutation(len(self))[:CALIBRATION]] = True
-        few[few] = np.cumsum(self.bag_arrays.sizes[few]) <= max(INSTANCES, self.bag_arrays.sizes[few][0])
+        few[few] = np.cumsum(self.sizes[few]) <= max(INSTANCES, self.sizes[few][0])
         remember_profile(estimator, self.gather(few)._with(compared=False))
         profile, (low, high) = estimator.profile_, (self.columns.counted_low, self.columns.counted_high)
         if self.covariates is not None:
             low, high = np.append(low, self.covariates.min(axis=0)), np.append(high, self.covariates.max(axis=0))
         profile.range, profile.n_bags, profile.n_units = np.array([low, high]), len(self), self.n_units
+
+
+def _of_mean_one(weight: np.ndarray | None) -> np.ndarray | None:
+    return weight if weight is None or not (weight > 0).any() else weight / weight[weight > 0].mean()
 
 
 def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:

@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.base import clone
 
 from bagwise.bags import Bags, bag_folds
-from bagwise.bags.checks import check_options, compared
+from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
+from bagwise.bags.validation import check_options
 from bagwise.embeddings import KernelMean
 from bagwise.instances import OutOfFold
 from bagwise.regressors.attention.attention_regressor import AttentionRegressor

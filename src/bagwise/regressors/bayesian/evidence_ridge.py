@@ -1,7 +1,4 @@
-"""Bayesian linear regression on an embedding: a mean and a standard deviation for each bag.
-
-It also has what the Bayesian regressors share: the scale of targets, folds of bags, the score of a prediction.
-"""
+"""Bayesian linear regression on an embedding, and what the Bayesian regressors share."""
 
 from __future__ import annotations
 
@@ -12,25 +9,20 @@ from typing import ClassVar
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.optimize import brentq, minimize_scalar
-from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
 
 from bagwise.bags import Bags, bag_folds
 from bagwise.bags.folds import count_units
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
-from bagwise.regressors.pipeline import AdditiveMixin, BagRegressor
-from bagwise.regressors.row_blocks import row_blocks, row_sums
+from bagwise.regressors.pipeline import AdditiveMixin, BagRegressor, EmbeddingGrid
+from bagwise.regressors.row_blocks import RowBlocks, RowSums, row_blocks
 
 ROUNDING = 4 * np.finfo(np.float64).eps  # relative to the largest target: smaller differences are rounding
 
 
 @dataclass(frozen=True)
 class TargetScale:
-    """Targets in standard deviations from their mean; ``scale`` is 0 when they do not vary beyond rounding.
-
-    A constant target is thus predicted exactly, with a standard deviation of 0.
-    """
+    """Targets in standard deviations from their mean; ``scale`` is 0 when they do not vary beyond rounding."""
 
     mean: float
     scale: float
@@ -109,7 +101,7 @@ def weighed_folds(fold: np.ndarray, weight: np.ndarray) -> Iterator[tuple[np.nda
 LOG_RATIOS = np.linspace(-10.0, 40.0, 51)
 
 
-class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
+class EvidenceRidge(EmbeddingGrid, AdditiveMixin, PredictiveRegressor):
     r"""y_i = b + βᵀ z_i + ε, β ~ N(0, ρ² I), ε ~ N(0, σ²), with ρ and σ where the evidence is largest.
 
     z_i is the row of bag i, b has a flat prior. The evidence p(y | ρ, σ) = N(y; 0, ρ² Z Zᵀ + σ² I), rows and targets
@@ -118,18 +110,17 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
     -2 log p = (B-1) log σ² + Σ_j log(1 + γ s_j²) + [Σ_j c_j² / (1 + γ s_j²) + ‖y - Uc‖²] / σ² + constant,
 
     so σ² is closed given γ, and γ is searched on a line. A new row z has mean b + βᵀz and variance
-    σ² (1 + 1/B + Σ_j (v_j·z)² γ / (1 + γ s_j²)). Parameters of the embedding (``grid``) are chosen by the likelihood of
-    held-out bags; groups stay together.
+    σ² (1 + 1/B + Σ_j (v_j·z)² γ / (1 + γ s_j²)).
 
-    With bag weights w, of mean one, bag i has the noise variance σ²/w_i: rows and targets are centred by the weighted
-    mean and multiplied by √w_i. Predictions are for a bag of weight one, and held-out bags count w_i times.
+    With bag weights w, of mean one, bag i has the noise variance σ²/w_i, and held-out bags count w_i times. Predictions
+    are for a bag of weight one.
 
     Parameters
     ----------
     embedding : embedding, default=LandmarkMean()
         Transformer of bags to rows of features.
     grid : dict, optional
-        Lists of values for parameters of the embedding, among which held-out bags choose.
+        Lists of values for parameters of the embedding, chosen by the likelihood of held-out bags (groups).
     folds : int, default=10
         Folds of bags for that choice.
     random_state : int, default=0
@@ -139,9 +130,7 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
 
     Attributes
     ----------
-    embedding_ : fitted embedding
-        That of the best setting.
-    setting_ : dict
+    setting_, embedding_ : dict, fitted embedding
         The setting chosen.
     posterior_ : Evidence
         Posterior of b and β.
@@ -152,16 +141,14 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
 
     Notes
     -----
-    The source maximises the evidence by Adam, with no intercept; here it is a line search, with one. Where the evidence
-    cannot separate signal from noise (two bags), a wide prior on the log of their ratio, N(0, 20²), decides.
+    The source maximises the evidence by Adam, without an intercept. Where the evidence cannot separate signal from
+    noise (two bags), a wide prior on the log of their ratio, N(0, 20²), decides.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
     >>> from bagwise.regressors import EvidenceRidge
-    >>> rng = np.random.default_rng(0)
-    >>> y = rng.uniform(1, 3, size=60)
-    >>> bags = bw.from_arrays([rng.normal(scale=s, size=40) for s in y])
+    >>> bags, y = bw.datasets.make_gaussian(60, instances=5)
     >>> mean, std = EvidenceRidge().fit(bags[:50], y[:50]).predict(bags[50:], return_std=True)
     >>> bool(np.mean(np.abs(mean - y[50:]) < 2 * std) > 0.7)
     True
@@ -170,6 +157,8 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
     ----------
     Law, Sutherland, Sejdinovic, Flaxman (2018), Bayesian approaches to distribution regression, section 3.
     """
+
+    _embedding: ClassVar = LandmarkMean
 
     def __init__(self, embedding=None, *, grid=None, folds: int = 10, random_state: int = 0, n_jobs=None):
         self.embedding = embedding
@@ -184,31 +173,19 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
         self.fit_embedded(Parallel(n_jobs=self.n_jobs)(jobs), y, weight, fold)
 
     def fit_embedded(self, embedded, y, weight: np.ndarray, fold: np.ndarray | None) -> EvidenceRidge:
-        """Fit when bags are known by their rows alone.
-
-        ``embedded`` yields (setting, fitted embedding, rows) for each of `settings`; rows are arrays or `RowBlocks`.
-        """
+        """Fit to (setting, fitted embedding, rows) for each setting; rows may be `RowBlocks`."""
         self.remember_targets(y, weight)
         self.target_ = TargetScale.of(y, weight)
         y, embedded = self.target_.standardised(y), list(embedded)
-        fits = Parallel(n_jobs=self.n_jobs)(delayed(_fit_and_score)(rows, y, weight, fold) for _, _, rows in embedded)
+        if getattr(embedded[0][1], "columns", "features") != "features":
+            raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
+        fits = Parallel(n_jobs=self.n_jobs)(delayed(fit_and_score)(rows, y, weight, fold) for _, _, rows in embedded)
         self.search_ = [(setting, score) for (setting, *_), (_, score) in zip(embedded, fits, strict=True)]
         best = int(np.argmin([score for _, score in self.search_]))
         self.setting_, self.embedding_, _ = embedded[best]
         self.posterior_ = fits[best][0]
         self.noise_std_ = self.target_.scale * np.sqrt(self.posterior_.noise)
         return self
-
-    def settings(self) -> list[dict]:
-        """Return the settings to try, in order."""
-        return list(ParameterGrid(self.grid or {}))
-
-    def embedding_for(self, setting: dict):
-        """Return an unfitted embedding with this setting."""
-        embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
-        if getattr(embedding, "columns", "features") != "features":
-            raise ValueError("EvidenceRidge needs an embedding with features for columns, not similarities to bags")
-        return embedding
 
     def _moments(self, bags):
         return self.posterior_(self.embedding_.transform(bags))
@@ -219,11 +196,16 @@ class EvidenceRidge(AdditiveMixin, PredictiveRegressor):
             return setting, embedding, embedding.fit_transform(bags, y)
 
 
-def _fit_and_score(rows, y, weight, fold) -> tuple:
-    """Return the posterior, and the score of held-out bags (0 without folds)."""
+def fit_and_score(rows, y, weight, fold=None) -> tuple[Evidence, float]:
+    """Return the posterior, and the mean negative log likelihood of held-out bags (0 without folds)."""
+    total = 0.0
     with one_thread():
-        score = 0.0 if fold is None else _held_out_score(rows, y, weight, fold)
-        return Evidence(rows, y, weight), score
+        for train, test in () if fold is None else weighed_folds(fold, weight):
+            posterior, targets, shares = Evidence(rows[train], y[train], weight[train]), y[test], weight[test]
+            for block, part in row_blocks(rows[test]):
+                mean, variance = posterior(part)
+                total += shares[block] @ negative_log_likelihood(targets[block], mean, np.sqrt(variance))
+        return Evidence(rows, y, weight), total / weight.sum()
 
 
 class Evidence:
@@ -233,7 +215,8 @@ class Evidence:
     """
 
     def __init__(self, Z, y: np.ndarray, weight: np.ndarray | None = None, *, noise: float | None = None):
-        sums = row_sums(Z, y, np.ones(len(y)) if weight is None else weight)
+        weight = np.ones(len(y)) if weight is None else weight
+        sums = Z.sums(y, weight) if isinstance(Z, RowBlocks) else RowSums.of(Z, y, weight)
         (*mean, self.target_mean), R = sums.centred()
         self.row_mean, rows, centred, n = np.array(mean), R[:, :-1], R[:, -1], sums.n
         size = np.linalg.norm(sums.uncentred()[:, :-1])
@@ -244,7 +227,7 @@ class Evidence:
         self.spectrum = np.concatenate([s**2, np.zeros(len(self.axes) - k)])
         along = U[:, :k].T @ centred
         self._rest = max(float(centred @ centred - along @ along), 0.0)
-        self._along, self._n, self._total = along, n, sums.weight
+        self._along, self._n, self._total = along, n, float(weight.sum())
         self._unit = n / (self.spectrum.sum() or 1.0)
         self._fixed_noise = noise
         self.ratio = self._unit * np.exp(self._search())  # γ = ρ²/σ²
@@ -274,9 +257,7 @@ class Evidence:
     def _noise(self, gamma: float) -> float:
         if self._fixed_noise is not None:
             return self._fixed_noise
-        return (
-            self._quadratic(gamma) / max(self._n - 1, 1) + 1e-12
-        )  # targets are standardised; an exact fit is no certainty
+        return self._quadratic(gamma) / max(self._n - 1, 1) + 1e-12  # the least, of an exact fit
 
     def _quadratic(self, gamma: float) -> float:
         """Return yᵀ (I + γ Z Zᵀ)⁻¹ y for the centred targets and rows."""
@@ -288,25 +269,14 @@ class Evidence:
 
         best = LOG_RATIOS[int(np.argmin([cost(at) for at in LOG_RATIOS]))]
         if self._slope(best - 1) < 0 < self._slope(best + 1):
-            # The root of the slope: the cost is flat at its minimum, which would give only half of the digits.
+            # The root of the slope, because the cost is flat at its minimum, which would give half of the digits.
             return float(brentq(self._slope, best - 1, best + 1, xtol=1e-13))
         return float(minimize_scalar(cost, bounds=(best - 1, best + 1), method="bounded").x)
 
     def _slope(self, log_ratio: float) -> float:
-        """Return the derivative of the cost, which is minus the log evidence minus the log prior."""
+        """Return the derivative of the cost."""
         k, gamma = len(self._along), self._unit * np.exp(log_ratio)
         explained = gamma * self.spectrum / (1 + gamma * self.spectrum)
         shrunk = (self._along**2 * explained[:k] / (1 + gamma * self.spectrum[:k])).sum()
-        factor = 1.0 if self._fixed_noise is not None else (self._n - 1) / max(self._n - 1, 1)
+        factor = 1.0 if self._fixed_noise is not None else min(self._n - 1, 1)
         return 0.5 * (explained.sum() - factor * shrunk / self._noise(gamma)) + log_ratio / 400
-
-
-def _held_out_score(Z, y: np.ndarray, weight: np.ndarray, fold: np.ndarray) -> float:
-    """Return the weighted mean negative log likelihood of the bags, each predicted without its fold."""
-    total = 0.0
-    for train, test in weighed_folds(fold, weight):
-        posterior, targets, shares = Evidence(Z[train], y[train], weight[train]), y[test], weight[test]
-        for block, rows in row_blocks(Z[test]):
-            mean, variance = posterior(rows)
-            total += shares[block] @ negative_log_likelihood(targets[block], mean, np.sqrt(variance))
-    return total / weight.sum()

@@ -1,12 +1,10 @@
 """Bayesian prime-MIR: Gibbs sampling of the primary instance of each bag and of the plane through them.
 
-Targets are standardised (mean 0, variance 1), the first column of ``design`` is one, and ``w`` holds a weight per bag:
-the target of bag i has the variance s²/w_i.
+Targets are standardised, the first column of ``design`` is one, and the target of bag i has the variance s²/w_i.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -19,41 +17,35 @@ from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_rows, seeded
 from bagwise.regressors.bayesian.evidence_ridge import PredictiveRegressor, TargetScale
 from bagwise.regressors.iterative_weights import Primary, Reweighting, Task, smallest
-from bagwise.regressors.target_limits import SLACK
+from bagwise.regressors.pipeline import SLACK
+from bagwise.regressors.ridge_path import linear
 
 SHAPE, RATE = 0.1, 0.001  # of the prior s² ~ IG(shape, rate), in units of standardised targets
+SUREST = 0.999  # the odds of the selector lie between 1 : 999 and 999 : 1; a forest is no surer than that
+SMALLEST_VARIANCE = 1e-6  # of the first sweep, in units of var(y), if prime-MIR meets every target
+DIGITS = 9  # of the chances that the selector learns; the noise of the sampler is far larger
 
 
-@dataclass(frozen=True)
-class Posterior:
-    """Draws of the coefficients (draws, 1 + features) and of s², and the chance of every instance to be primary."""
+def sample(design, offsets, y, w, start, draws: int, burn_in: int, random) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw δ | b, s², then b | δ, s², then s² | δ, b from ``start`` = (b, s²); the first ``burn_in`` are discarded.
 
-    coefficients: np.ndarray
-    variances: np.ndarray
-    inclusion: np.ndarray
-
-
-def sample(design, offsets, y, w, start, draws: int, burn_in: int, random) -> Posterior:
-    """Draw δ | b, s², then b | δ, s², then s² | δ, b from ``start`` = (b, s²); the first ``burn_in`` are discarded."""
-    sizes = np.diff(offsets)
+    P(δ_i = l | b, s²) ∝ exp(-w_i (y_i - x_ilᵀb)² / 2s²), and s² | δ, b ~ IG(shape + n/2, rate + Σ w (y - xᵀb)² / 2).
+    Return the draws of b and of s², and the mean of the chances P of each instance.
+    """
+    sizes, n = np.diff(offsets), np.count_nonzero(w)
     y_rows, w_rows = np.repeat(y, sizes), np.repeat(w, sizes)
     b, variance = start
     coefficients, variances = np.empty((draws, design.shape[1])), np.empty(draws)
     inclusion = np.zeros(len(design))
     for sweep in range(-burn_in, draws):
-        chances = primary_chances(w_rows * (y_rows - design @ b) ** 2, variance, offsets)
+        chances = segment_softmax(-0.5 / variance * (w_rows * (y_rows - design @ b) ** 2), offsets)
         primary = design[draw_primary(chances, offsets, random)]
         b = draw_coefficients(primary, y, w, variance, random)
-        variance = draw_variance(w @ (y - primary @ b) ** 2, np.count_nonzero(w), random)
+        variance = float((RATE + w @ (y - primary @ b) ** 2 / 2) / random.gamma(SHAPE + n / 2))
         if sweep >= 0:
             coefficients[sweep], variances[sweep] = b, variance
             inclusion += chances
-    return Posterior(coefficients, variances, inclusion / draws)
-
-
-def primary_chances(squares, variance: float, offsets) -> np.ndarray:
-    """Return P(δ_i = l | b, s²) ∝ exp(-w_i (y_i - x_ilᵀb)² / 2s²), with a uniform prior over the bag."""
-    return segment_softmax(-0.5 / variance * squares, offsets)
+    return coefficients, variances, inclusion / draws
 
 
 def draw_primary(chances, offsets, random) -> np.ndarray:
@@ -64,36 +56,19 @@ def draw_primary(chances, offsets, random) -> np.ndarray:
     return np.clip(np.searchsorted(total, target, side="right"), offsets[:-1], offsets[1:] - 1)
 
 
-def coefficient_moments(Z, y, w, variance: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and precision of b | δ, s²: precision P = ZᵀWZ/s² + I/n, mean P⁻¹ ZᵀWy/s²."""
+def draw_coefficients(Z, y, w, variance: float, random) -> np.ndarray:
+    """Draw b | δ, s²: normal with the precision P = ZᵀWZ/s² + I/n and the mean P⁻¹ ZᵀWy/s²."""
     weighted = Z.T * w
     precision = weighted @ Z / variance + np.eye(Z.shape[1]) / np.count_nonzero(w)
-    return np.linalg.solve(precision, weighted @ y / variance), precision
-
-
-def draw_coefficients(Z, y, w, variance: float, random) -> np.ndarray:
-    mean, precision = coefficient_moments(Z, y, w, variance)
-    root = np.linalg.cholesky(precision)
+    mean, root = np.linalg.solve(precision, weighted @ y / variance), np.linalg.cholesky(precision)
     return mean + np.linalg.solve(root.T, random.normal(size=len(mean)))
-
-
-def draw_variance(squares: float, n: int, random) -> float:
-    """Draw s² | δ, b ~ IG(shape + n/2, rate + Σ w (y - xᵀb)² / 2)."""
-    return float((RATE + squares / 2) / random.gamma(SHAPE + n / 2))
-
-
-SUREST = 0.999  # the odds of the selector lie between 1 : 999 and 999 : 1; a forest is no surer than that
-SMALLEST_VARIANCE = 1e-6  # of the first sweep, in units of var(y), if prime-MIR meets every target
-DIGITS = 9  # of the chances that the selector learns; the noise of the sampler is far larger
 
 
 class BayesianPrime(PredictiveRegressor):
     r"""Bayesian prime-MIR: y_i ~ N(b₀ + xᵀb, s²) for the primary instance x of bag i, drawn by Gibbs sampling.
 
-    Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag. Each sweep
-    draws δ, b and s² from their conditionals, the first from the solution of prime-MIR. The results are, for each
-    training instance, the chance that it is the primary one, and the distribution of the coefficients. The prior is
-    that of standardised features: scale them first.
+    Priors: b ~ N((ȳ, 0, ...), n var(y) I) for n bags, s² ~ IG(0.1, 0.001 var(y)), δ_i uniform over its bag; scale the
+    features first. Each sweep draws δ, b and s² from their conditionals, the first from the solution of prime-MIR.
 
     In a new bag a selector predicts the primary instance from the features. Each training bag contributes one primary
     instance in total and one other (each with weight (1 - p)/(L_i - 1)); the selector is a regressor that learns the
@@ -120,8 +95,8 @@ class BayesianPrime(PredictiveRegressor):
         The chance of each training instance to be the primary one; they sum to one in each bag.
     coef_, intercept_ : ndarray, float
         Posterior means, in units of y.
-    coef_draws_, variance_draws_ : ndarray
-        Draws (draws, 1 + features), the intercept first, and (draws,), in units of y.
+    coef_draws_, variance_draws_ : ndarray of shape (draws, 1 + n_features), ndarray of shape (draws,)
+        Draws, the intercept first, in units of y.
     selector_ : fitted regressor or None
         None when every bag has a single instance.
 
@@ -139,10 +114,8 @@ class BayesianPrime(PredictiveRegressor):
     A standard deviation is the root of the expected squared error: the noise, the uncertainty of the coefficients and
     that of the primary instance, mean(s²) + Σ_l π_l (var(x_lᵀb) + (x_lᵀb̄ - ŷ)²).
 
-    The source takes s² ~ IG(0.1, 0.1) in the units of y; ours follows the spread of y. Its forest regresses
-    logit(p - 1/L_i), which is undefined for p < 1/L_i; the odds above are our reading. Inclusion is the average of the
-    chances from which δ is drawn, which is less noisy than that of the draws. Instances and bags are sorted before the
-    draws, so their order changes nothing. ``sample_weight`` divides the variance of a bag. Standard deviations of
+    The source takes s² ~ IG(0.1, 0.1) in the units of y. Its forest regresses logit(p - 1/L_i), which is undefined for
+    p < 1/L_i; the odds above are our reading. ``sample_weight`` divides the variance of a bag. Standard deviations of
     predictions are rather too large, because a forest is less certain than it could be.
 
     References
@@ -173,18 +146,20 @@ class BayesianPrime(PredictiveRegressor):
     def _fit(self, bags, y, weight) -> None:
         if self.draws < 1 or self.burn_in < 0 or self.top < 1:
             raise ValueError("draws and top must be at least 1, and burn_in not negative")
-        # Bags without weight must not influence the order.
-        rows, order = _sorted(bags, np.where(weight > 0, y, np.inf))
-        task = Task.of(bags[order].replace(bags.instances[rows]), y[order], weight[order])
+        # Instances and bags are sorted, so that their order changes nothing; bags without weight must not influence it.
+        X = bags.instances
+        within = np.lexsort((*X.T[::-1], bags.expand(np.arange(len(bags)))))
+        order = np.lexsort((*X[within[bags.offsets[:-1]]].T[::-1], np.where(weight > 0, y, np.inf)))
+        rows = within[bags.rows(order)]
+        task = Task.of(bags[order].replace(X[rows]), y[order], weight[order])
         with one_thread():
-            posterior = self._sample(task)
-        self.selector_ = self._fit_selector(task, posterior.inclusion)
-        self.coef_draws_ = task.scale * posterior.coefficients
+            coefficients, variances, inclusion = self._sample(task)
+        self.selector_ = self._fit_selector(task, inclusion)
+        self.coef_draws_, self.variance_draws_ = task.scale * coefficients, task.scale**2 * variances
         self.coef_draws_[:, 0] += task.centre
-        self.variance_draws_ = task.scale**2 * posterior.variances
         self.intercept_, self.coef_ = float(self.coef_draws_[:, 0].mean()), self.coef_draws_[:, 1:].mean(axis=0)
         self.inclusion_ = np.empty(bags.n_instances)
-        self.inclusion_[rows] = posterior.inclusion
+        self.inclusion_[rows] = inclusion
 
     def _predict(self, bags) -> np.ndarray:
         return segment_sum(self.instance_weights(bags) * self.predict_instances(bags), bags.offsets)
@@ -198,8 +173,7 @@ class BayesianPrime(PredictiveRegressor):
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return b₀ + xᵀb̄ of each instance: the target if it is the primary one."""
-        bags = self._checked(bags)
-        return np.einsum("ij,j->i", bags.instances, self.coef_) + self.intercept_
+        return linear(self._checked(bags).instances, self.coef_, self.intercept_)
 
     def instance_weights(self, bags) -> np.ndarray:
         """Return the weight of each instance in its bag: π over the ``top`` most likely, else zero."""
@@ -208,7 +182,7 @@ class BayesianPrime(PredictiveRegressor):
         chosen = chances * smallest(bags, -chances, np.minimum(self.top, bags.sizes))
         return chosen / bags.expand(segment_sum(chosen, bags.offsets))
 
-    def _sample(self, task: Task) -> Posterior:
+    def _sample(self, task: Task) -> tuple:
         """Start from the plane of prime-MIR, because a chain may need many hundred sweeps to find one."""
         weights = task.share * np.count_nonzero(task.share)  # of mean one over the bags that count
         prime = Reweighting(weighting=Primary(), random_state=self.random_state).fit(task.bags, task.y, weights)
@@ -244,10 +218,3 @@ class BayesianPrime(PredictiveRegressor):
 
 def _design(bags: Bags) -> np.ndarray:
     return np.column_stack([np.ones(bags.n_instances), bags.instances])
-
-
-def _sorted(bags: Bags, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows with instances sorted by features in each bag, and the order of bags by target and instance."""
-    within = np.lexsort((*bags.instances.T[::-1], bags.expand(np.arange(len(bags)))))
-    order = np.lexsort((*bags.instances[within[bags.offsets[:-1]]].T[::-1], y))
-    return within[bags.rows(order)], order

@@ -1,29 +1,17 @@
-"""Bag-size aware regression: the embedding of a bag is shrunk the more, the fewer instances it has.
-
-The embedding of a bag, seen at s landmarks, is a draw μ ~ N(m0, ηR); of it N instances show μ̂ ~ N(μ, Σ/N). With V such
-that VᵀRV = I and VᵀΣV = diag(d) (two symmetric matrices have such a V), every bag size is diagonal: the coordinates
-t = Vᵀ(μ - m0) and z = Vᵀ(μ̂ - m0) are independent from one to the next,
-
-    t_j ~ N(0, η),    z_j | t_j ~ N(t_j, d_j/N),    t_j | z_j ~ N(g_j z_j, g_j d_j/N),    g_j = η / (η + d_j/N).
-
-One O(s³) decomposition thus gives the posterior of the embedding for all N. The target is
-y = b + wᵀt + ε, ε ~ N(0, σ²), hence
-
-    y | z ~ N(b + Σ_j w_j g_j z_j,  σ² + Σ_j w_j² g_j d_j/N).
-"""
+"""Bag-size aware regression: the embedding of a bag is shrunk the more, the fewer instances it has."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import minimize
-from sklearn.base import clone
-from sklearn.model_selection import ParameterGrid
 
-from bagwise.bags.checks import check_options, without_equal_weights
+from bagwise.bags.checks import without_equal_weights
+from bagwise.bags.validation import check_options
 from bagwise.embeddings import LandmarkMean
 from bagwise.execution.resources import one_thread
 from bagwise.kernels import Gaussian
@@ -35,6 +23,7 @@ from bagwise.regressors.bayesian.evidence_ridge import (
     negative_log_likelihood,
     weighed_folds,
 )
+from bagwise.regressors.pipeline import EmbeddingGrid
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
@@ -78,7 +67,14 @@ def _between(means, sizes, noise, weights):
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates z = Vᵀ(μ̂ - m0), and d, the noise of one instance in each coordinate."""
+    """Coordinates z = Vᵀ(μ̂ - m0) with VᵀRV = I and VᵀΣV = diag(d): d is the noise of an instance in each coordinate.
+
+    Of the coordinates t = Vᵀ(μ - m0) of the true embedding, independent from one to the next,
+
+        t_j ~ N(0, η),    z_j | t_j ~ N(t_j, d_j/N),    t_j | z_j ~ N(g_j z_j, g_j d_j/N),    g_j = η / (η + d_j/N),
+
+    so one decomposition gives the posterior for all N, and y = b + wᵀt + ε the target of `Shrinkage`.
+    """
 
     centre: np.ndarray
     axes: np.ndarray
@@ -116,8 +112,7 @@ def shrink(z: np.ndarray, noise: np.ndarray, eta: float) -> tuple[np.ndarray, np
 def predictive(mean: np.ndarray, variance: np.ndarray, w, b, noise, covariance, square=None):
     """Return mean and variance of targets from mean and variance of the coordinates of their bags (rows).
 
-    ``w``, ``b`` and ``noise`` are the (mean) weights, intercept and σ²; ``covariance`` is that of (w, b); ``square`` is
-    the mean of w², that of the given w if left out.
+    ``w``, ``b``, ``noise``: mean weights, intercept, σ²; ``covariance`` is that of (w, b), ``square`` the mean of w².
     """
     rows = np.column_stack([mean, np.ones(len(mean))])
     unsure = np.einsum("ij,ij->i", np.einsum("ij,jk->ik", rows, covariance), rows)
@@ -132,9 +127,8 @@ FLOOR = 1e-8  # part of every variance: no target is known better than to 1e-4 o
 class Loss:
     r"""Loss ½ Σ_i [log v_i + (y_i - m_i)²/v_i] + ½ penalty ‖w‖² of the vector (w, b, log σ², log η), and its gradient.
 
-    m and v are mean and variance of the target given the bag (see the module); ‖w‖² is αᵀRα for the weights α = Vw of
-    the landmarks. Wide normal priors on log σ² and log η keep both finite where the data do not say. With weights of
-    the bags, the term of bag i counts w_i times.
+    m = b + Σ_j w_j g_j z_j and v = σ² + Σ_j w_j² g_j d_j/N are mean and variance of the target given the bag; ‖w‖² is
+    αᵀRα for the weights α = Vw of the landmarks. Wide priors on log σ² and log η keep both finite.
     """
 
     CENTRES, WIDTH = np.array([-1.0, 0.0]), 3.0
@@ -153,11 +147,11 @@ class Loss:
         error = self.y - m
         a = self.weight / v
         to_m, to_v = -a * error, 0.5 * a * (1.0 - error**2 / v)  # derivatives of the loss by m and by v
-        to_eta = to_m @ self._m_by_eta(mean, variance, w, eta) + to_v @ self._v_by_eta(variance, w, eta)
+        m_by_eta, v_by_eta = by_log_eta(mean, variance, w, eta)
         prior = (vector[-2:] - self.CENTRES) / self.WIDTH
         value = 0.5 * (self.weight @ np.log(v) - error @ to_m + self.penalty * w @ w + prior @ prior)
         to_w = to_m @ mean + 2.0 * w * (to_v @ variance) + self.penalty * w
-        to_logs = np.array([(sigma2 - FLOOR) * to_v.sum(), to_eta]) + prior / self.WIDTH
+        to_logs = [(sigma2 - FLOOR) * to_v.sum(), to_m @ m_by_eta + to_v @ v_by_eta] + prior / self.WIDTH
         return value, np.concatenate([to_w, [to_m.sum()], to_logs])
 
     def information(self, vector: np.ndarray) -> np.ndarray:
@@ -165,17 +159,16 @@ class Loss:
         w, _, sigma2, eta = unpacked(vector)
         mean, variance = shrink(self.z, self.noise, eta)
         v, none = variance @ w**2 + sigma2, np.zeros(len(self.y))
-        by_m = [mean, none + 1.0, none, self._m_by_eta(mean, variance, w, eta)]
-        by_v = [2.0 * w * variance, none, none + sigma2 - FLOOR, self._v_by_eta(variance, w, eta)]
+        m_by_eta, v_by_eta = by_log_eta(mean, variance, w, eta)
+        by_m = [mean, none + 1.0, none, m_by_eta]
+        by_v = [2.0 * w * variance, none, none + sigma2 - FLOOR, v_by_eta]
         prior = np.concatenate([np.full(len(w), self.penalty), [1e-6], np.full(2, self.WIDTH**-2)])
         return fisher(np.column_stack(by_m), np.column_stack(by_v), v, prior, self.weight)
 
-    # dg/d log η = g (1 - g) and 1 - g = variance / η.
-    def _m_by_eta(self, mean, variance, w, eta):
-        return (mean * variance) @ w / eta
 
-    def _v_by_eta(self, variance, w, eta):
-        return variance**2 @ w**2 / eta
+def by_log_eta(mean, variance, w, eta: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivatives of wᵀmean and (w²)ᵀvariance of each bag, as dg/d log η = g (1 - g) = g variance / η."""
+    return (mean * variance) @ w / eta, variance**2 @ w**2 / eta
 
 
 def unpacked(vector: np.ndarray) -> tuple[np.ndarray, float, float, float]:
@@ -210,10 +203,7 @@ def minimum(loss: Loss, start: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
-    """Yield, for each penalty, the minimum (w, b, log σ², log η) and the covariance of (w, b) by its information.
-
-    Each search starts from the minimum of the previous penalty.
-    """
+    """Yield, for each penalty, the minimum (w, b, log σ², log η) and the covariance of (w, b) by its information."""
     vector = None
     for penalty in penalties:
         loss = Loss(z, noise, y, penalty, weight)
@@ -224,7 +214,7 @@ def path(z, noise, y, penalties, tolerance=1e-7, weight=None):
 PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1)
 
 
-class Shrinkage(PredictiveRegressor):
+class Shrinkage(EmbeddingGrid, PredictiveRegressor):
     r"""Regression y = b + αᵀμ + ε on embeddings μ that are shrunk by the size N of the bag.
 
     μ ~ N(m0, ηR) a priori, and the empirical embedding is μ̂ ~ N(μ, Σ/N); so, given the bag, μ has mean
@@ -233,25 +223,25 @@ class Shrinkage(PredictiveRegressor):
     y | bag ~ N(b + αᵀM, αᵀCα + σ²).
 
     A small bag is shrunk towards the average embedding m0, and its prediction is less certain. α, b, σ² and η minimise
-    the negative log likelihood plus ½ penalty αᵀRα; the penalty, and parameters of the embedding (``grid``), are chosen
-    by the likelihood of held-out bags, groups together. The uncertainty of α and b, by the Fisher information of the
-    loss, is part of the standard deviation. With bag weights, of mean one, the log likelihood of bag i counts w_i
-    times, in the fit and among held-out bags. With instance weights N is the effective size of the bag.
+    the negative log likelihood plus ½ penalty αᵀRα. The uncertainty of α and b, by the Fisher information of the loss,
+    is part of the standard deviation. With bag weights, of mean one, the log likelihood of bag i counts w_i times. With
+    instance weights N is the effective size of the bag.
 
     Parameters
     ----------
     embedding : LandmarkMean, default=LandmarkMean()
         Transformer of bags to mean similarities to landmarks.
     prior : {"kernel", "nonstationary", "between"}, default="kernel"
-        R: the kernel at the landmarks; the kernel smoothed by a normal density as wide as the instances, for which
-        embeddings are in the space of the kernel ("shrinkageC" of the source; Gaussian kernel only); or the covariance
-        between the training bags, estimated by moments, plus a little of the kernel (ours; best with hundreds of bags).
+        R: the kernel at the landmarks; the kernel smoothed by a normal density as wide as the instances ("shrinkageC"
+        of the source; Gaussian kernel only); or the covariance between the training bags, estimated by moments, plus a
+        little of the kernel (ours; best with hundreds of bags).
     penalties : sequence of float, default=(1000.0, 100.0, 10.0, 1.0, 0.1)
         Candidates, heaviest first, in units in which targets and coordinates have mean square 1.
     grid : dict, optional
-        Lists of values for parameters of the embedding, among which held-out bags choose.
+        Lists of values for parameters of the embedding; the likelihood of held-out bags (groups) chooses among them and
+        the penalties.
     folds : int, default=5
-        Folds of bags for the choice among settings and penalties.
+        Folds of bags for that choice.
     random_state : int, default=0
         Seed of the folds; the embedding has its own.
     n_jobs : int, optional
@@ -259,14 +249,10 @@ class Shrinkage(PredictiveRegressor):
 
     Attributes
     ----------
-    embedding_, coordinates_ : fitted embedding and `Coordinates`
-        Those of the best setting.
-    setting_, penalty_ : dict, float
-        The choice.
-    weights_, intercept_, variance_, eta_ : ndarray, float, float, float
-        w = V⁻¹α, b, σ² and η, targets standardised.
-    covariance_ : ndarray
-        Covariance of (w, b).
+    setting_, penalty_, embedding_, coordinates_ : dict, float, fitted embedding, `Coordinates`
+        The setting and penalty chosen.
+    weights_, intercept_, variance_, eta_, covariance_ : ndarray, float, float, float, ndarray
+        w = V⁻¹α, b, σ², η, and the covariance of (w, b), targets standardised.
     noise_std_ : float
         σ, in units of the target.
     search_ : list of (setting, penalty, score)
@@ -274,13 +260,13 @@ class Shrinkage(PredictiveRegressor):
 
     Notes
     -----
-    m0 is the average of the training rows, Σ the average covariance inside bags. Differences from the source: L-BFGS
-    to the optimum with a penalty chosen on held-out bags, instead of Adam stopped early; no constant added to Σ;
-    predictions account for the uncertainty of α and b.
+    m0 is the average of the training rows, Σ the average covariance inside bags. The source stops Adam early, where
+    L-BFGS runs to the optimum here, adds a constant to Σ, and ignores the uncertainty of α and b.
 
     Examples
     --------
     >>> import numpy as np, bagwise as bw
+    >>> from bagwise.embeddings import LandmarkMean
     >>> from bagwise.regressors import Shrinkage
     >>> rng = np.random.default_rng(0)
     >>> y = rng.uniform(1, 3, size=80)
@@ -293,6 +279,8 @@ class Shrinkage(PredictiveRegressor):
     ----------
     Law, Sutherland, Sejdinovic, Flaxman (2018), Bayesian approaches to distribution regression, sections 3 and 4.
     """
+
+    _embedding: ClassVar = LandmarkMean
 
     def __init__(
         self,
@@ -315,10 +303,13 @@ class Shrinkage(PredictiveRegressor):
 
     def _fit(self, bags, y, weight) -> None:
         bags = without_equal_weights(bags)  # their rounding would change the coordinates
-        penalties = self._check()
+        check_options(self, prior=PRIORS)
+        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
+        if penalties.size == 0 or not (penalties > 0).all():
+            raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
-        settings = list(ParameterGrid(self.grid or {}))
+        settings = self.settings()
         choice = len(settings) * len(penalties) > 1
         fold = few_folds(bags, self.folds, self.random_state) if choice else None
         jobs = (delayed(self._try)(setting, penalties, bags, y, weight, fold) for setting in settings)
@@ -343,34 +334,20 @@ class Shrinkage(PredictiveRegressor):
         z = self.coordinates_(self.embedding_.transform(bags))
         return shrink(z, self.coordinates_.noise_of(bags.effective_sizes()), self.eta_)
 
-    def _check(self) -> np.ndarray:
-        check_options(self, prior=PRIORS)
-        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
-        if penalties.size == 0 or not (penalties > 0).all():
-            raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
-        return penalties
-
     def _try(self, setting, penalties, bags, y, weight, fold):
         """Embed, diagonalise, and score every penalty on held-out bags."""
-        embedding = clone(self.embedding if self.embedding is not None else LandmarkMean()).set_params(**setting)
+        embedding = self.embedding_for(setting)
         with one_thread():
             means = embedding.fit_transform(bags)
             sizes = bags.effective_sizes()
             prior = prior_covariance(self.prior, embedding, means, sizes)
             coordinates = Coordinates.of(prior, embedding.noise_, means, sizes)
             z, noise = coordinates(means), coordinates.noise_of(sizes)
-            if fold is None:
-                return embedding, coordinates, z, np.zeros(len(penalties))
-            return embedding, coordinates, z, _held_out_scores(z, noise, y, weight, fold, penalties)
-
-
-def _held_out_scores(z, noise, y, weight, fold, penalties) -> np.ndarray:
-    """Return the mean negative log likelihood of held-out bags for each penalty."""
-    scores = np.zeros(len(penalties))
-    for train, test in weighed_folds(fold, weight):
-        fits = path(z[train], noise[train], y[train], penalties, weight=weight[train])
-        for i, (vector, covariance) in enumerate(fits):
-            *line, eta = unpacked(vector)  # w, b and σ²
-            mean, variance = predictive(*shrink(z[test], noise[test], eta), *line, covariance)
-            scores[i] += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
-    return scores / weight.sum()
+            scores = np.zeros(len(penalties))
+            for train, test in () if fold is None else weighed_folds(fold, weight):
+                fits = path(z[train], noise[train], y[train], penalties, weight=weight[train])
+                for i, (vector, covariance) in enumerate(fits):
+                    *line, eta = unpacked(vector)  # w, b and σ²
+                    mean, variance = predictive(*shrink(z[test], noise[test], eta), *line, covariance)
+                    scores[i] += weight[test] @ negative_log_likelihood(y[test], mean, np.sqrt(variance))
+        return embedding, coordinates, z, scores / weight.sum()

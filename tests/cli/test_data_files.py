@@ -1,10 +1,39 @@
-"""`bagwise arrays`: a folder of arrays and a table become one file of the same bags."""
+"""Commands that write tables: `bagwise datasets`, `demo` and `arrays`."""
+
+import shlex
 
 import numpy as np
 import pytest
 from tests.helpers.typed import done, refused
 
 import bagwise as bw
+from bagwise.datasets.simulations import SIMULATIONS
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_a_simulation_is_written_as_a_table(tmp_path, ending):
+    assert all(name in done("datasets").stdout for name in SIMULATIONS)
+    path = tmp_path / f"mean.{ending}"
+    done("datasets", "mean", "--bags", "9", "--seed", "3", "--out", path)
+    expected, y = bw.datasets.make_problem("mean", 9, random_state=3)
+    bags, targets = bw.load(path, **({} if ending == "npz" else {"bag": "bag", "target": "target"}))
+    np.testing.assert_array_equal(bags.instances, expected.instances)
+    np.testing.assert_array_equal(targets, y)
+
+
+def test_demo_prints_errors_and_the_next_command(tmp_path):
+    folder = tmp_path / "demo"
+    output = done("demo", "--bags", 30, "--instances", 8, "--time-budget", 1, "--out", folder).stdout
+    lines = [line.split() for line in output.splitlines()]
+    head = lines.index(["method", "error", "seconds"])
+    auto = bw.load_model(folder / "model.bagwise").method_
+    assert lines[head + 1][:2] == ["auto", f"{auto.scores_['error']:.3g}"]
+    assert f"auto is typically off by {auto.scores_['error']:.3g};" in output
+    assert {line[0] for line in lines[head + 2 : lines.index([], head)]} >= {"aggregated", "mean"}
+    following = shlex.split(output.split("Next: bagwise ")[1])
+    assert "Against the known targets: RMSE" in done(*following).stderr
+    assert sorted(path.name for path in folder.iterdir()) == ["model.bagwise", "new_pixels.csv", "pixels.csv"]
+    refused("demo", "--out", folder / "pixels.csv", words="pixels.csv is a file")
 
 
 @pytest.fixture
