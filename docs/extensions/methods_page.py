@@ -1,18 +1,51 @@
 """Write the page of methods from the catalogue: ``python docs/extensions/methods_page.py > docs/methods.md``."""
 
 from bagwise.methods import CATALOGUE, Card
-from bagwise.methods.catalogue import QUESTIONS, first_sentence
+from bagwise.methods.catalogue import QUESTIONS, RECOMMENDED, first_sentence
 
-HEAD = """# The methods
+HEAD = """# Methods
 
 Each method is `bw.method(name)`, an unfitted scikit-learn estimator.
-Three are recommended; the others are listed by the question that they answer.
+Three methods are recommended:
 
-{contents}
+| method | when to use it |
+|---|---|
+| [`auto`](#auto) | You do not know which method fits. It compares about ten and blends the best ([how](auto.md)). |
+| [`instance-kme`](#instance-kme) | Each instance says something about the target, and you want one method to explain. |
+| [`input-kme`](#input-kme) | The target depends smoothly on the distribution of the instances. It trains no networks. |
 
-In the costs, N is the number of instances, B of bags, L of instances per bag and d of features;
-D is the number of folds.
-[Pitfalls](pitfalls.md#outside-the-range-of-training) explains what happens to values outside the training range.
+The others answer narrower questions:
+
+"""
+PICTURE = """
+Each method has a card below.
+In the costs, N is the number of instances, B of bags, L of instances per bag and d of features; D is the number of
+folds. [Pitfalls](pitfalls.md#outside-the-range-of-training) explains what happens to values outside the training range.
+[Why not group means and a forest? Why not AutoGluon?](why.md) compares the recommended methods with alternatives.
+
+## When each method wins
+
+A number is the error on new bags divided by the smallest error on that simulation; bold is within 5 % of the smallest.
+Methods are sorted by their typical error.
+
+![Errors of each method on eight simulations](pictures/which-method.png)
+
+- *Pixels, clouds* is the aerosol simulation, in which a few new bags have targets far above those of training.
+- *Spread*: the target is the spread of the instances along one direction.
+- *One key instance* can be recognised by its features.
+  *One hidden instance* is linear in its own features, and the others are drawn from a wider distribution.
+
+[The benchmarks](benchmarks.md#when-each-method-wins) have the command, and [the comparison](comparison.md) has errors
+on eleven further data sets, four of them real.
+
+```{toctree}
+:hidden:
+
+why
+auto
+aggregate_gp
+reproduction
+```
 """
 GIVES = {
     "std": "standard deviations (`predict(bags, return_std=True)`)",
@@ -22,12 +55,13 @@ GIVES = {
 
 
 def methods_page() -> str:
-    """Return the page in Markdown: a list of the methods by question, and a card per method."""
+    """Return the page in Markdown: the recommended methods, the others by question, and a card per method."""
     by_question = {question: [] for question in QUESTIONS}
     for card in CATALOGUE.values():
         by_question[card.question].append(card)
-    contents = [f"- {question} {_links(cards)}" for question, cards in by_question.items()]
-    parts = [HEAD.format(contents="\n".join(contents).replace("Recommended ", "Recommended: "))]
+    narrower = [(question, cards) for question, cards in by_question.items() if question != RECOMMENDED]
+    contents = [f"- {question} {_links(cards)}\n" for question, cards in narrower]
+    parts = ["".join([HEAD, *contents, PICTURE])]
     for question, cards in by_question.items():
         parts += [f"## {question}\n", *map(card_text, cards)]
     return "\n".join(parts)

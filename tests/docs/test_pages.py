@@ -51,7 +51,7 @@ def page_module(monkeypatch):
 
 
 LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray")}  # that a page imports
-QUICK = ["formats", "start", "own_data", "serving", "pitfalls", "scaling", "adding", "explaining", "trust", "why"]
+QUICK = ["formats", "start", "own_data", "serving", "pitfalls", "adding", "explaining", "trust", "why"]
 # Saving, weights and raster are tested beside their code.
 SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 

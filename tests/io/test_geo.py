@@ -37,7 +37,7 @@ def test_zones_of_a_block_stay_in_one_fold(tmp_path, rng):
     assert not set.intersection(*folds[:2]) and not folds[2] & (folds[0] | folds[1])
 
 
-def test_the_page_on_space_and_time_runs(tmp_path, rng, monkeypatch):
+def test_the_blocks_and_years_of_the_page_on_splits_run(tmp_path, rng, monkeypatch):
     xarray = pytest.importorskip("xarray", reason="needs xarray (the extra cube)")
     monkeypatch.chdir(tmp_path)
     write("image.tif", rng.normal(size=(2, 30, 32)).astype(np.float32), names=("red", "infrared"))
@@ -46,9 +46,9 @@ def test_the_page_on_space_and_time_runs(tmp_path, rng, monkeypatch):
     cube = xarray.DataArray(rng.normal(size=(30, 32, 2)), grid, list(grid)).to_dataset(name="ndvi")
     table = pd.DataFrame({"field": [f"z{k}" for k in range(6)] * 2, "year": [1] * 6 + [2] * 6, "harvest": range(12)})
     table.assign(red=rng.normal(size=12), field=range(12)).to_parquet("pixels.parquet")
-    page = (Path(__file__).resolve().parents[2] / "docs" / "space_and_time.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "docs" / "which_split.md").read_text(encoding="utf-8")
     names = {"bw": bw, "zones": zones, "cube": cube.assign_attrs(crs=UTM), "table": table}
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    [code] = re.findall(r"```python\n(zones.*?)```", page, re.DOTALL)
     exec(code, names)
     assert names["bags"].groups.tolist() == table["year"].tolist()
 
