@@ -114,6 +114,10 @@ class FeatureMean(Embedding):
     >>> bags = bw.from_arrays([np.array([1.0, 3.0]), np.array([5.0])])
     >>> FeatureMean(PolynomialFeatures(2)).fit_transform(bags).tolist()
     [[1.0, 2.0, 5.0], [1.0, 5.0, 25.0]]
+
+    References
+    ----------
+    Rahimi & Recht (2007), Random features for large-scale kernel machines.
     """
 
     is_mean = True
@@ -139,9 +143,9 @@ class FeatureMean(Embedding):
 class NystroemMean(Embedding):
     r"""Kernel mean projected on m landmarks, for any positive definite kernel, in O(N m).
 
-    With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) C^{-1/2}. The inner product z_i·z_j is that
-    of the embeddings projected onto the span of k(·, u). It *equals* the double sum of `KernelMean` if every training
-    instance is a landmark.
+    With landmarks U and their kernel matrix C, z_i = 1/L_i Σ_l k(x_il, U) W, where W Wᵀ = C⁻¹. The inner product
+    z_i·z_j is that of the embeddings projected onto the span of k(·, u). It *equals* the double sum of `KernelMean` if
+    every training instance is a landmark: small data are treated exactly, large data in linear time.
 
     Parameters
     ----------
@@ -159,7 +163,7 @@ class NystroemMean(Embedding):
     Attributes
     ----------
     landmarks_, whitening_ : arrays (landmarks, features), (landmarks, columns)
-        U in the units of the kernel, and C^{-1/2} without eigenvalues lost to rounding.
+        U in the units of the kernel, and W without directions lost to rounding.
     spread_, kernel_ : float, Kernel
         Divisor of the instances; the kernel with a number as bandwidth.
 
@@ -222,11 +226,11 @@ class NystroemMean(Embedding):
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        # The mean before C^{-1/2}, so that the product is per bag and not per instance.
+        # The mean before W, so that the product is per bag and not per instance.
         return mean_of_features(self._similarities, bags) @ self.whitening_
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
-        # C^{-1/2} coef first: it amplifies the rounding of products with it, which depends on the number of bags.
+        # W coef first: W amplifies the rounding of products with it, which depends on the number of bags.
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return np.einsum("ij,j->i", mean_of_features(self._similarities, bags), self.whitening_ @ coef)
 

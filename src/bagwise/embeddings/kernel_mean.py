@@ -31,9 +31,22 @@ WORTH = 1e9  # pairs of instances above which a GPU is used by default: about te
 def mean_gram(kernel, rows: Bags, columns: Bags | None = None, *, device="cpu", precision="float64") -> np.ndarray:
     r"""Compute K[i, j] = 1/(L_i L_j) Σ_l Σ_m k(x_il, x_jm), for bag i of ``rows`` and bag j of ``columns``.
 
-    Without ``columns`` they are the rows. With instance weights, of either side, the means are weighted. ``device`` is
-    "cpu", "cuda" or "auto" (a GPU if there is one and the pairs are many), and ``precision`` that of kernel values on a
-    GPU; sums over blocks are in double precision.
+    With instance weights, of either side, the means are weighted: Σ_l Σ_m w_il w_jm k(x_il, x_jm) / Σ_l w_il Σ_m w_jm.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its bandwidth is a number.
+    rows, columns : Bags
+        By default ``columns`` are the rows, and the result is symmetric.
+    device : {"cpu", "cuda", "auto"}, default "cpu"
+        "auto" takes a GPU if there is one and the pairs are many.
+    precision : {"float64", "float32"}, default "float64"
+        Precision of kernel values on a GPU; sums over blocks are in double precision.
+
+    Returns
+    -------
+    array (bags of ``rows``, bags of ``columns``)
     """
     one_of(precision, ("float64", "float32"), "precision")
     symmetric, columns = columns is None, rows if columns is None else columns

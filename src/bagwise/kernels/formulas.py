@@ -56,11 +56,12 @@ class Kernel(BaseEstimator):
 
 
 class Gaussian(Kernel):
-    r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth, a length.
+    r"""k(a, b) = exp(-r² / (2 θ²)), r the distance and θ the bandwidth.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a length.
 
     Examples
     --------
@@ -73,11 +74,12 @@ class Gaussian(Kernel):
 
 
 class InverseMultiquadric(Kernel):
-    r"""k(a, b) = 1 / sqrt(r² + θ²), θ the bandwidth, a length. The notebook of Uriot (2019) has it as "inverse".
+    r"""k(a, b) = 1 / sqrt(r² + θ²): what the notebook of Uriot (2019) computes under the name "inverse".
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a length.
 
     Examples
     --------
@@ -90,11 +92,12 @@ class InverseMultiquadric(Kernel):
 
 
 class RationalQuadratic(Kernel):
-    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), θ the bandwidth, a squared length (Szabó et al., 2015).
+    r"""k(a, b) = 1 - r² / (r² + θ) = θ / (r² + θ), as in Szabó et al. (2015).
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a squared length.
 
     Examples
     --------
@@ -107,11 +110,12 @@ class RationalQuadratic(Kernel):
 
 
 class Cauchy(Kernel):
-    r"""k(a, b) = 1 / (1 + r² / θ²), θ the bandwidth, a length.
+    r"""k(a, b) = 1 / (1 + r² / θ²).
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a length.
 
     Examples
     --------
@@ -124,11 +128,12 @@ class Cauchy(Kernel):
 
 
 class Student(Kernel):
-    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel; positive definite for a bandwidth θ of at most 2.
+    r"""k(a, b) = 1 / (1 + r^θ), the generalised t-Student kernel.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, an exponent, at most 2 for a positive definite kernel.
 
     Examples
     --------
@@ -149,11 +154,12 @@ class Student(Kernel):
 
 
 class Exponential(Kernel):
-    r"""k(a, b) = exp(-r / (2 θ²)), θ the bandwidth, 2 θ² a length (Szabó et al., 2015).
+    r"""k(a, b) = exp(-r / (2 θ²)), as in Szabó et al. (2015). It has a kink at zero.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ; 2 θ² is a length.
 
     Examples
     --------
@@ -168,11 +174,12 @@ class Exponential(Kernel):
 
 
 class Matern32(Kernel):
-    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ, θ the bandwidth, a length.
+    r"""k(a, b) = (1 + s) exp(-s), s = √3 r / θ.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a length.
 
     Examples
     --------
@@ -188,11 +195,12 @@ class Matern32(Kernel):
 
 
 class Matern52(Kernel):
-    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ, θ the bandwidth, a length.
+    r"""k(a, b) = (1 + s + s²/3) exp(-s), s = √5 r / θ.
 
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a length.
 
     Examples
     --------
@@ -249,7 +257,7 @@ class Linear(Kernel):
 
 
 class PrintedInverse(Kernel):
-    r"""k(a, b) = (1 - r²) / (r² + θ), the formula as printed in Uriot (2019); θ the bandwidth, a squared length.
+    r"""k(a, b) = (1 - r²) / (r² + θ): the formula as printed in Uriot (2019), for comparison only.
 
     It equals (1 + θ) / (r² + θ) - 1 and is NOT positive definite: it has no feature map, and is usable as a Gram matrix
     only (``KernelMean(columns="gram")``). Its use raises a warning. The paper computed `InverseMultiquadric`.
@@ -257,6 +265,7 @@ class PrintedInverse(Kernel):
     Parameters
     ----------
     bandwidth : float, default 1.0
+        θ, a squared length.
 
     Examples
     --------

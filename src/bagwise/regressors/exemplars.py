@@ -34,7 +34,8 @@ class ClusterRegressor(BagRegressor):
         of the cluster (all instances if there is none); or the posterior P(c | x) of a Gaussian mixture with diagonal
         covariances.
     choice : {"validation", "training"}, default="validation"
-        Choose the cluster by leave-one-bag-out error (by group when bags carry groups), or by the training error.
+        Choose the cluster by leave-one-bag-out error (by group when bags carry groups), or by the training error, as
+        the published implementation does.
     random_state : int, default=0
         Seed of the clustering.
 

@@ -189,9 +189,8 @@ class RidgePath(RegressorMixin, BaseEstimator):
         gap = (squares - squares[best]) / n
         second = (np.diag(products) - 2 * products[best] + products[best, best]) / n
         standard_error = np.sqrt(np.maximum(second - gap**2, 0.0) / n)
-        return int(
-            np.argmax(np.where(gap <= standard_error, penalties, 0.0))
-        )  # False for NaN, where a fit interpolates
+        within = gap <= standard_error  # False for NaN, where a fit interpolates
+        return int(np.argmax(np.where(within, penalties, 0.0)))
 
     def predict(self, Z) -> np.ndarray:
         """Return one prediction per row."""

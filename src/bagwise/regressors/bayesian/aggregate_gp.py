@@ -72,7 +72,7 @@ class ExposureMixin:
         if not self.counts_exposure:
             return bags
         if (bags.weights is not None) != self.with_exposure_:
-            lacking = "with exposures (instance weights), and these bags have none; load them with weights="
+            lacking = "with exposures (instance weights), and these bags have none; name their column by weights="
             needless = "without exposures (instance weights), and these bags have some; use bags.without_weights()"
             raise ParameterError("weights", f"the model was fitted {lacking if self.with_exposure_ else needless}")
         total, (low, high) = exposures(bags), self.exposure_range_in_
@@ -111,8 +111,10 @@ class AggregateGP(ExposureMixin, BagRegressor):
         binomial:  e_i y_i ~ Binomial(e_i, Σ_l w_il / e_i · 1 / (1 + exp(-f(x_il)))),
 
     for targets that are rates; with ``aggregate="sum"`` they are the counts e_i y_i. The posterior of f is that of
-    Laplace, found by Fisher scoring, each step of which is a Gaussian problem whose evidence gives ρ. The prediction of
-    a bag is the aggregate of `predict_instances`.
+    Laplace, found by Fisher scoring, each step of which is a Gaussian problem whose evidence gives ρ.
+
+    A new bag may be any set of instances, a part of a training bag or the union of several: its prediction is the
+    aggregate of `predict_instances`, and its standard deviation takes the covariance of its instances into account.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ class AggregateGP(ExposureMixin, BagRegressor):
         φ: `FourierFeatures`, or `NystroemFeatures` for landmarks.
     grid : dict, optional
         Lists of values for parameters of the features, among which the evidence chooses; by default two kernels with
-        five bandwidths.
+        five bandwidths. With an empty dict, the features are used as they are.
     aggregate : {"mean", "sum"}, default="mean"
         Which aggregate of the instances' values the target is.
     likelihood : {"gaussian", "poisson", "binomial"}, default="gaussian"
@@ -138,6 +140,8 @@ class AggregateGP(ExposureMixin, BagRegressor):
         Posterior of b and β.
     noise_std_ : float or None
         σ in units of the target, for sums that of a bag of average exposure; None for counts and rates.
+    exposure_range_in_ : ndarray of shape (2,)
+        The smallest and largest total exposure of a training bag.
     search_ : list of (setting, log evidence)
         All settings tried.
 
