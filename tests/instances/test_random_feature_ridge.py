@@ -114,7 +114,7 @@ def test_predictors_equal_refits(case):
         tolerance = {"rtol": 0, "atol": 1e-8 * np.abs(y).max()}
         np.testing.assert_allclose(result.predictor(p, "fold-mean").predict(new), each.mean(axis=0), **tolerance)
         np.testing.assert_allclose(result.predictor(p, "last-fold").predict(new), each[-1], **tolerance)
-        alone = RandomFeatureRidge(features, penalty=PENALTIES[p]).fit(X, y, sample_weight=weight)
+        alone = RandomFeatureRidge(features, penalties=PENALTIES[p]).fit(X, y, sample_weight=weight)
         np.testing.assert_allclose(result.predictor(p, "refit").predict(new), alone.predict(new), **tolerance)
 
 
@@ -166,14 +166,14 @@ def test_penalties_lost_to_rounding_are_no_candidates():
 
 
 @pytest.mark.parametrize("folds", [8, 40])
-def test_blocks_threads_and_order_change_nothing_but_rounding(folds):
+def test_blocks_threads_and_order_change_nothing_but_rounding(folds, monkeypatch):
     X, y, bag = make_bags(UNEQUAL)
     fold = bag % folds
-    one = RandomFeatureRidge(FourierFeatures(20), penalties=PENALTIES).cross_fit(X, y, fold)
-    for block_rows in (7, 64, 10_000):
-        ridge = RandomFeatureRidge(FourierFeatures(20), penalties=PENALTIES, block_rows=block_rows)
+    ridge = RandomFeatureRidge(FourierFeatures(20), penalties=PENALTIES)
+    one = ridge.cross_fit(X, y, fold)
+    for block_rows in (7, 10_000, 50):
+        monkeypatch.setattr(module, "BLOCK_ROWS", block_rows)
         np.testing.assert_allclose(ridge.cross_fit(X, y, fold).predictions, one.predictions, rtol=1e-8)
-    ridge = RandomFeatureRidge(FourierFeatures(20), penalties=PENALTIES, block_rows=50)
     alone, threads = (ridge.cross_fit(X, y, fold, n_jobs=n_jobs) for n_jobs in (1, 3))
     np.testing.assert_array_equal(alone.predictions, threads.predictions)
     for kind in KINDS:
@@ -210,7 +210,7 @@ def test_many_rows_without_groups_are_dealt_to_ten_folds(monkeypatch):
 
 def test_penalty_does_not_depend_on_the_scale_of_weights_or_the_number_of_rows():
     X, y, _ = make_bags(UNEQUAL)
-    ridge = RandomFeatureRidge(FourierFeatures(20), penalty=1e-3)
+    ridge = RandomFeatureRidge(FourierFeatures(20), penalties=1e-3)
     once = ridge.fit(X, y).predict(X)
     np.testing.assert_allclose(ridge.fit(X, y, sample_weight=np.full(len(y), 9.0)).predict(X), once, rtol=1e-9)
     np.testing.assert_allclose(ridge.fit(np.vstack([X, X]), np.hstack([y, y])).predict(X), once, rtol=1e-9)
@@ -320,11 +320,9 @@ def test_errors():
         ridge.cross_fit(X, y, fold, sample_weight=(fold == 1) * 1.0)
     for bad in (0.0, 1e-12, np.nan):
         with pytest.raises(ValueError, match="penalties must be numbers of at least 1e-10; got"):
-            RandomFeatureRidge(penalty=bad).fit(X, y)
+            RandomFeatureRidge(penalties=bad).fit(X, y)
     with pytest.raises(ValueError, match="penalties must be numbers of at least 1e-10; got \\[\\]"):
         RandomFeatureRidge(penalties=()).cross_fit(X, y, fold)
-    with pytest.raises(ValueError, match="block_rows must be at least 1, not 0"):
-        RandomFeatureRidge(block_rows=0).fit(X, y)
     with pytest.raises(ValueError, match="kind must be 'fold-mean', 'refit' or 'last-fold', not 'best'"):
         ridge.cross_fit(X, y, fold).predictor(0, "best")
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -21,7 +21,7 @@ ESTIMATORS = [
     LassoPath(10),
     BoostedTrees(max_iter=60, learning_rate=0.1, max_features=1.0),
     NetworkRegressor((16,), epochs=40, batch_size=16, learning_rate=0.02),
-    RandomFeatureRidge(FourierFeatures(16), penalty=1e-2),  # weights are repeated rows
+    RandomFeatureRidge(FourierFeatures(16), penalties=1e-2),  # weights are repeated rows
     RandomFeatureRidge(FourierFeatures(16), penalties=(1e-3, 1e-2, 1e-1)),
 ]
 CHECK = "check_sample_weight_equivalence_on_dense_data"

@@ -130,6 +130,7 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
 
 
 PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
+BLOCK_ROWS = 2048  # rows whose features are in memory at once, per thread
 SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
 WORST_ROUNDING = 1e-6  # maximum rounding error of held-out residuals; penalties with larger errors are no candidates
 FEW_FOLDS = 20  # up to so many folds are subtracted from the sums whatever their size, which never divides by almost 0
@@ -156,13 +157,9 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     features : feature map with ``fit`` and ``transform``, default `FourierFeatures`
         Fitted on all rows, held-out rows included, but never on targets, so one map serves all folds.
     penalties : sequence of float, default 1e-9, 1e-8, ..., 1
-        The grid, each at least 1e-10. A penalty is relative: λ = penalty · trace of the centred Σ w φφᵀ over all rows,
+        The grid, each at least 1e-10; a single value is used as it is. A penalty is relative: λ = penalty · trace of the centred Σ w φφᵀ over all rows,
         the same λ for all folds. So it does not depend on the number of rows, their weights or the number of features;
         1 shrinks even the strongest direction to half or less.
-    penalty : float, optional
-        A single penalty instead of the grid.
-    block_rows : int, default 2048
-        Number of rows whose features are in memory at once, per thread. It affects rounding only.
     random_state : int or None, default 0
         Seed of the default features, and of the folds in ``fit`` for many rows without groups.
     n_jobs : int, optional
@@ -173,7 +170,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     penalty_ : float
         The chosen penalty.
     penalties_, errors_ : arrays
-        The penalties compared and their mean squared held-out errors, if ``penalty`` is None.
+        The penalties compared and their mean squared held-out errors; only of several penalties.
     features_ : feature map
         Fitted.
     coef_, intercept_ : array, float
@@ -211,15 +208,11 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         features=None,
         *,
         penalties=PENALTIES,
-        penalty: float | None = None,
-        block_rows: int = 2048,
         random_state: int | None = 0,
         n_jobs: int | None = None,
     ):
         self.features = features
         self.penalties = penalties
-        self.penalty = penalty
-        self.block_rows = block_rows
         self.random_state = random_state
         self.n_jobs = n_jobs
 
@@ -232,12 +225,12 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
         features = self.fresh_features()
         features.fit(X, **fit_options(features, sample_weight=sample_weight))
-        if self.penalty is not None:
+        if (penalties := self._penalties()).size == 1:
             stream = self._stream(features, X, y, sample_weight, np.arange(len(X)), self.n_jobs)
             with one_thread():
                 gram = stream.gram(0, len(X))
-                coef = ridge_path(gram, self._penalties() * trace(gram, stream.origin)).coef
-            return self._set(stream.features, float(self.penalty), *uncentred(coef[:, 0].copy(), stream.origin))
+                coef = ridge_path(gram, penalties * trace(gram, stream.origin)).coef
+            return self._set(stream.features, float(penalties[0]), *uncentred(coef[:, 0].copy(), stream.origin))
         fold = self._row_folds(X, y) if groups is None else groups
         result = self._cross_fit(features, X, y, fold, sample_weight, None)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -251,7 +244,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, reset=False)
         out = np.empty(len(X))
-        for rows in _blocks(0, len(X), self.block_rows):
+        for rows in _blocks(0, len(X)):
             # A dot product per row: BLAS may round a row differently beside other rows.
             out[rows] = np.einsum("ij,j->i", self.features_.transform(X[rows]), self.coef_)
         return out + self.intercept_
@@ -311,16 +304,14 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         return {k: uncentred(coef, origin) for k, coef in without.items()}, CrossFit(None, candidates, predictor)
 
     def _penalties(self) -> np.ndarray:
-        penalties = np.atleast_1d(np.asarray(self.penalties if self.penalty is None else self.penalty, dtype=float))
+        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=float))
         if penalties.ndim != 1 or penalties.size == 0 or not (penalties >= SMALLEST_PENALTY).all():
             raise ValueError(f"penalties must be numbers of at least {SMALLEST_PENALTY:g}; got {penalties.tolist()}")
         return penalties
 
     def _stream(self, features, X, y, sample_weight, order, n_jobs) -> _Stream:
-        if self.block_rows < 1:
-            raise ValueError(f"block_rows must be at least 1, not {self.block_rows!r}")
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        return _Stream(features, X, y, weight, order, self.block_rows, n_jobs)
+        return _Stream(features, X, y, weight, order, n_jobs)
 
     def fresh_features(self):
         """Return the unfitted feature map."""
@@ -351,11 +342,10 @@ def _predictor(template, features, penalties, models, candidate: int, kind: str)
 class _Stream:
     """Rows d = [1, φ(x), y] in a given order, in blocks; φ and y are relative to an origin close to their mean."""
 
-    def __init__(self, features, X, y, weight, order, block_rows, n_jobs):
+    def __init__(self, features, X, y, weight, order, n_jobs):
         self.features, self.X, self.y, self.weight, self.order = features, X, y, weight, order
-        self.root = np.sqrt(weight[order])
-        self.block_rows, self.n_jobs = block_rows, n_jobs
-        phi = features.transform(X[order[:block_rows]])
+        self.root, self.n_jobs = np.sqrt(weight[order]), n_jobs
+        phi = features.transform(X[order[:BLOCK_ROWS]])
         self.width = phi.shape[1]
         self.origin = np.concatenate([[0.0], phi.mean(axis=0, dtype=np.float64), [np.average(y, weights=weight)]])
 
@@ -371,7 +361,7 @@ class _Stream:
             return scaled.T @ scaled  # numpy uses the symmetry, which halves the work
 
         total = np.zeros((self.width + 2, self.width + 2))
-        for part in self.each(product, _blocks(start, stop, self.block_rows)):
+        for part in self.each(product, _blocks(start, stop)):
             total += part
         return total
 
@@ -417,8 +407,8 @@ class _LeaveOut:
             k, block = fold_and_block
             self.predictions[self.stream.order[block]] = self.stream.rows(block)[:, :-1] @ coefs[k]
 
-        ends, size = self.bounds, self.stream.block_rows
-        list(self.stream.each(predict, ((k, block) for k in folds for block in _blocks(ends[k], ends[k + 1], size))))
+        ends = self.bounds
+        list(self.stream.each(predict, ((k, block) for k in folds for block in _blocks(ends[k], ends[k + 1]))))
 
     def _without(self, k: int) -> np.ndarray:
         if k in self.fold_grams:
@@ -432,7 +422,7 @@ class _LeaveOut:
         runs = []
         for size in np.unique(self.sizes[:count]):
             low, high = np.searchsorted(self.sizes[:count], [size, size + 1])
-            runs += _blocks(low, high, max(1, self.stream.block_rows // size))
+            runs += _blocks(low, high, max(1, BLOCK_ROWS // size))
         moved = np.zeros_like(self.coef_sum)
         for blow_up, t in self.stream.each(self._run, runs):
             self.blow_up = np.maximum(self.blow_up, blow_up)
@@ -472,6 +462,7 @@ class _LeaveOut:
         return blow_up, moved
 
 
-def _blocks(start: int, stop: int, size: int) -> Iterator[slice]:
+def _blocks(start: int, stop: int, size: int | None = None) -> Iterator[slice]:
+    size = BLOCK_ROWS if size is None else size
     for first in range(start, stop, size):
         yield slice(first, min(first + size, stop))
