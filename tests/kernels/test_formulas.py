@@ -76,3 +76,10 @@ def test_the_printed_formula_is_no_kernel_and_says_so():
 def test_bandwidth_must_be_positive(bandwidth):
     with pytest.raises(ValueError, match="bandwidth must be above zero"):
         k.Gaussian(bandwidth)([[0.0]], [[1.0]])
+
+
+@pytest.mark.parametrize("columns", [1, 2, 4])
+def test_distances_of_few_columns_do_not_depend_on_the_other_rows(columns):
+    A, B = np.random.default_rng(0).normal(size=(2, 40, columns))
+    alone = [k.squared_distances(A[[i]], B)[0] for i in range(40)]
+    np.testing.assert_array_equal(k.squared_distances(A, B), alone)
