@@ -157,9 +157,9 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
     features : feature map with ``fit`` and ``transform``, default `FourierFeatures`
         Fitted on all rows, held-out rows included, but never on targets, so one map serves all folds.
     penalties : sequence of float, default 1e-9, 1e-8, ..., 1
-        The grid, each at least 1e-10; a single value is used as it is. A penalty is relative: λ = penalty · trace of the centred Σ w φφᵀ over all rows,
-        the same λ for all folds. So it does not depend on the number of rows, their weights or the number of features;
-        1 shrinks even the strongest direction to half or less.
+        The grid, each at least 1e-10; a single value is used as it is. A penalty is relative: λ = penalty · trace of
+        the centred Σ w φφᵀ over all rows, the same λ for all folds. So it does not depend on the number of rows, their
+        weights or the number of features; 1 shrinks even the strongest direction to half or less.
     random_state : int or None, default 0
         Seed of the default features, and of the folds in ``fit`` for many rows without groups.
     n_jobs : int, optional
