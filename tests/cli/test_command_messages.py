@@ -126,7 +126,7 @@ def test_decimal_commas_and_single_words_among_numbers(tmp_path):
     """A numeric column with a few words is an error that names them and the option that makes them missing."""
     frame = sample_frame(12)
     frame.assign(aod=frame.aod.map(lambda y: f"{y:.3f}".replace(".", ","))).to_csv(tmp_path / "c.csv", index=False)
-    refused("fit", tmp_path / "c.csv", *COLUMNS, words="decimal commas, which --decimal , reads")
+    refused("fit", tmp_path / "c.csv", *COLUMNS, words="decimal commas; load with --decimal , to read them")
     frame = frame.assign(a=frame.a.astype(object).where(frame.index != 7, "n/a?"))
     frame.to_csv(tmp_path / "w.csv", index=False)
     for verb in ("check", "fit", "evaluate"):

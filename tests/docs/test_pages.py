@@ -50,8 +50,8 @@ def page_module(monkeypatch):
     CATALOGUE.update(known)
 
 
-LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray")}  # that a page imports
-QUICK = ["formats", "start", "own_data", "serving", "pitfalls", "adding", "explaining", "trust", "why"]
+LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray"), "molecules": ("rdkit",)}
+QUICK = ["formats", "start", "own_data", "molecules", "serving", "pitfalls", "adding", "explaining", "trust", "why"]
 # Saving, weights and raster are tested beside their code.
 SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 

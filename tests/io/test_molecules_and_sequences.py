@@ -1,6 +1,7 @@
 """Bags of conformers from SMILES, and bags of windows from protein sequences."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bagwise as bw
@@ -49,6 +50,8 @@ def test_a_molecule_without_conformers_is_named():
     pytest.importorskip("rdkit")
     with pytest.raises(ValueError, match="conformer"):
         bw.from_smiles(["O=C1[C@H]2CC[C@H]1N2"], conformers=1)  # no molecule has this stereochemistry
+    with pytest.raises(ValueError, match=r"molecule 1: the descriptor WHIM_4 has no value for the SMILES '\[Fe\]'"):
+        bw.from_smiles(["CCO", "[Fe]"], conformers=1)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +104,19 @@ def test_wrong_options_of_sequences_are_named():
         bw.from_sequences(["ACD"], window=0)
     with pytest.raises(TypeError, match="sequences"):
         bw.from_sequences("ACD")
+
+
+@pytest.mark.parametrize(
+    "error, what, options",
+    [
+        (TypeError, "y must be numbers", {"y": ["a", "b", "c"]}),
+        (ValueError, "bag 2 has a missing or infinite target", {"y": [1.0, np.nan, np.inf]}),
+        (ValueError, r"y must have one entry per bag \(3\), not 2", {"y": [1.0, 2.0]}),
+        (ValueError, r"groups must have one entry per bag \(3\), not 2", {"groups": ["a", "b"]}),
+        (ValueError, "sequences and y have different indexes", {"y": pd.Series([1.0, 2.0, 3.0], index=[2, 1, 0])}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:1 of 3 sequences were left out")
+def test_wrong_targets_and_groups_of_sequences_are_named(error, what, options):
+    with pytest.raises(error, match=what):
+        bw.from_sequences(pd.Series(["ACD", "XXX", "CDE"]), window=3, invalid="drop", **options)

@@ -29,7 +29,7 @@ def test_one_warning_names_columns_and_rows(as_frame):
     text = str(caught[0].message)
     lost = frame.loc[[0, 5, 9], "plot"].nunique()
     assert f"3 of 48 rows, in {lost} of 12 bags, have missing or infinite values and were dropped" in text
-    assert "column 'price' is text and was left out: its numbers have decimal commas, which decimal=',' reads" in text
+    assert "column 'price' is text and was left out: its numbers have decimal commas; load with decimal=',' to" in text
     assert "column 'crop' (String) is not numeric and was left out; categories=['crop'] uses" in text
     assert "column 'date' is a date and was left out; dates=['date'] uses its season and year" in text
     assert bags.feature_names == ("red", "nir", "yield")

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import bagwise as bw
@@ -142,6 +143,17 @@ def test_wrong_columns_are_refused(what):
         bw.load(pixels(empty=np.array([None] * N)), bag="plot", categories="empty")
 
 
+@pytest.mark.parametrize("role", ["categories", "dates", "groups", "fold", "bag"])
+def test_records_are_no_labels(role):
+    table = pa.Table.from_pandas(pixels()).append_column("place", pa.array([{"x": 1, "y": 2}] * N))
+    with pytest.raises(TypeError, match="must be text, integers or dates; column 'place' holds lists or records"):
+        bw.load(table, **{"bag": "plot", role: "place"})
+    with pytest.warns(UserWarning, match=r"'place' \(Struct\) is not numeric and was left out; ignore=\['place'\]"):
+        bw.load(table, bag="plot")
+    with pytest.raises(TypeError, match="column 'place' is Struct; encode it, for example one of its fields"):
+        bw.load(table, bag="plot", features="place")
+
+
 # The second table -----------------------------------------------------------------------------------------------------
 
 
@@ -181,6 +193,9 @@ def test_bags_and_targets_without_a_partner_are_counted_and_named():
     "second, options, match",
     [
         (yields().rename(columns={"plot": "id"}), {}, "targets has no column 'plot', by which it is joined; .*id, yi"),
+        (yields(), {"bag": None}, "bag= is needed: the column that says which bag a row belongs to"),
+        (yields(), {"bag": "field"}, "there is no column 'field'; the columns are 'plot', 'red', 'nir'"),
+        (yields(**{"yield": ["n/a?", *"12345678901"]}), {"target": "yield"}, r"missing with fill_values=\['n/a\?'\]$"),
         (yields(rain=1.0), {}, r"targets has several columns of numbers \(yield, rain\); name the target with target="),
         (yields(red=1.0), {"bag_features": "red"}, "column 'red' is in the table and in targets; drop it"),
         (yields(plot=["001", *PLOTS[1:]]), {}, "bag '001' has several rows in targets; a second table has one row"),
@@ -192,7 +207,10 @@ def test_bags_and_targets_without_a_partner_are_counted_and_named():
 )
 def test_a_second_table_that_does_not_fit_is_refused(second, options, match):
     with pytest.raises(ValueError, match=match):
-        bw.load(pixels(), bag="plot", targets=second, **options)
+        bw.load(pixels(), **{"bag": "plot", "targets": second} | options)
+    if "bag" in options:
+        with pytest.raises(ValueError, match=match):
+            bw.load(pl.from_pandas(pixels()).lazy(), **{"targets": second} | options)
 
 
 # Several targets ------------------------------------------------------------------------------------------------------

@@ -145,6 +145,9 @@ def test_an_open_dataset_stays_open_and_equals_its_path(tmp_path, data):
     with rasterio.open(path) as dataset:
         assert from_raster(dataset, zones)[0] == from_raster(str(path), zones)[0]
         assert not dataset.closed
+    for options in ({"raster": dataset}, {"raster": path, "mask": dataset}):
+        with pytest.raises(ValueError, match="the (raster|mask) .*a.tif is closed; pass its path, or keep it open"):
+            from_raster(zones=zones, **options)
 
 
 def test_coordinates_are_the_centres_of_the_pixels(tmp_path, rng, data):

@@ -318,6 +318,7 @@ def test_no_rows(build):
         ({"y": [1.0, 1e300, 1.0, 1e300]}, {"target": "y"}, r"bag 'b' has a target beyond 1e\+100 in column 'y'"),
         ({"g": list("uuvu")}, {"groups": "g"}, "bag 'a' has more than one group in column 'g'"),
         ({"g": ["u", "v", None, "v"]}, {"groups": "g"}, "bag 'a' has rows without a group in column 'g'"),
+        ({"z": [1.0] * 4}, {"bag_features": "x"}, "bag 'a' .* more than one value in .*; leave the column to the"),
         ({"x": [NAN, None, 1.0, 1.0]}, {}, r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"),
         ({"x": [NAN, None, INF, 1.0]}, {"missing": "drop-instances"}, "bag 'a' has no finite instance; every bag"),
     ],
@@ -361,12 +362,13 @@ def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
         (["A1", "B", "A1 "], r"'A1' and 'A1 ' differ"),
         (["a  b", "B", "a\u00a0b"], r"'a  b' and 'a\\xa0b' differ"),  # neither is written as it looks
         (["Z\u00fcrich", "B", "Zu\u0308rich", " B"], r"'Z\\xfcrich' and 'Zu\\u0308rich' \(and 1 more such\) differ"),
+        (["A1", "B", "A1\u200b"], r"'A1' and 'A1\\u200b' differ"),
     ],
 )
 def test_ids_that_look_the_same_are_named(ids, pair):
     """They became bags of their own, and nothing was said."""
     frame = pd.DataFrame({"site": np.repeat(ids, 2), "x": np.arange(2.0 * len(ids))})
-    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks, quotes or in Unicode form") as said:
+    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks, quotes, invisible .* Unicode form") as said:
         bags, _ = load(frame, bag="site")
     assert bags.ids.tolist() == ids and len(said) == 1
     found = check_table(frame, bag="site")

@@ -54,6 +54,7 @@ def make_gaussian(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_gaussian
     >>> bags, y = make_gaussian(100, shape="nonlinear")
     >>> bags
     Bags: 100 bags of 20 instances (2,000 in all), 1 feature
@@ -78,10 +79,13 @@ def make_outlier2(
 
     Parameters
     ----------
-    n_bags, instances, shape, random_state
-        As in `make_gaussian`.
+    n_bags, instances : int, default 100 and 20
+        Number of bags, and of instances per bag. Those of Wang et al. are not known.
+    shape : {"linear", "nonlinear"}, default "linear"
+        The function f.
     label_noise_bags : int, default 20
         Number of targets with additional noise; use 0 for a test set.
+    random_state : int, Generator or None, default 0
 
     Returns
     -------
@@ -93,6 +97,7 @@ def make_outlier2(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_outlier2
     >>> bags, y = make_outlier2(100)
     >>> test_bags, test_y = make_outlier2(1000, label_noise_bags=0, random_state=1)
     """
@@ -150,6 +155,7 @@ def make_bmir(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_bmir
     >>> make_bmir()[0]
     Bags: 200 bags of 5 instances (1,000 in all), 5 features
     """
@@ -188,6 +194,7 @@ def make_modes(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_modes
     >>> make_modes(max_modes=10)[0]
     Bags: 100 bags of 50 instances (5,000 in all), 2 features
     """
@@ -231,6 +238,7 @@ def make_entropy(n_bags: int = 100, *, instances: int = 500, random_state=0) -> 
 
     Examples
     --------
+    >>> from bagwise.datasets import make_entropy
     >>> bags, y = make_entropy()
     >>> train, test = bags[:50], bags[50:]
     """
@@ -287,6 +295,7 @@ def make_law(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_law
     >>> bags, y = make_law(23, s5=25, parts=["test"])["test"]
     >>> bags
     Bags: 1,000 bags of 5 to 1,000 instances (281,250 in all), 5 features
@@ -372,6 +381,7 @@ def law_bayes_optimal(bags: Bags, *, noise: float = 0.0, n_grid: int = 1001) -> 
 
     Examples
     --------
+    >>> from bagwise.datasets import law_bayes_optimal, make_law
     >>> bags, y = make_law(23, s5=25, parts=["test"])["test"]
     >>> posterior = law_bayes_optimal(bags)
     >>> round(float(((posterior.mean - y) ** 2).mean()), 3)  # the published optimum

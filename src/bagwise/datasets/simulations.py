@@ -68,6 +68,10 @@ def make_aerosol(
     albedo :math:`\omega` of the aerosol differ between bags and are not observed. Pixels lie uniformly in a disc; one
     cloud per scene is densest at its centre and thins out to an edge.
 
+    A cloud hides the aerosol, so the predictions of cloudy pixels fall back towards the mean target, and the
+    predictions of a bag are skewed: upwards in clean air, downwards in haze. Their median is therefore better than
+    their mean, and a regression on their distribution can be better than both.
+
     Parameters
     ----------
     n_bags, instances : int, default 200 and 100
@@ -83,9 +87,10 @@ def make_aerosol(
         Number of ground stations. Bags of one station share its surface, and `Bags.groups` holds the station. By
         default each bag has a separate surface and there are no groups.
     units : {"reflectance", "sensor"}, default "reflectance"
-        "sensor" gives values similar to the 740 unlabelled pixels published for MISR1: integer reflectances of medians
-        150 to 425 (there 152 to 415), the zenith of the sun and the scattering angles of the three cameras (fore,
-        nadir, aft), with medians near 35, 76, 145 and 123 degrees.
+        "reflectance": reflectances from 0 to 1 and the angles above. "sensor": values similar to the 740 unlabelled
+        pixels published for MISR1, with integer reflectances of medians 150 to 425 (there 152 to 415), the zenith of
+        the sun and the scattering angles of the three cameras (fore, nadir, aft), with medians near 35, 76, 145 and
+        123 degrees.
     random_state : int, Generator or None, default 0
 
     Returns
@@ -105,6 +110,7 @@ def make_aerosol(
 
     Examples
     --------
+    >>> from bagwise.datasets import make_aerosol
     >>> bags, y = make_aerosol(50, ragged=True, stations=5)
     >>> bags
     Bags: 50 bags of ... instances (... in all), 16 features, 5 groups
@@ -241,6 +247,7 @@ def make_problem(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[Bags,
 
     Examples
     --------
+    >>> from bagwise.datasets import make_problem
     >>> make_problem("prime")[0].shape
     (200, 8)
     """
@@ -310,6 +317,7 @@ def make_drift(n_bags: int = 300, *, trend: float = 1.0, drift: float = 1.5, ran
 
     Examples
     --------
+    >>> from bagwise.datasets import make_drift
     >>> bags, y = make_drift(60)
     >>> bags.shape, float(bags.time[0]), float(bags.time[-1])
     ((60, 4), 0.0, 1.0)
@@ -349,6 +357,7 @@ def make_districts(n_bags: int = 300, *, context: float = 0.0, random_state=0) -
 
     Examples
     --------
+    >>> from bagwise.datasets import make_districts
     >>> bags, y = make_districts(40)
     >>> bags.feature_names, sorted(bags.kept)
     (('age', 'sex', 'income'), ['chance'])
@@ -409,6 +418,7 @@ def make_instance_map(kind: str, n_bags: int = 200, *, random_state=0) -> tuple[
 
     Examples
     --------
+    >>> from bagwise.datasets import make_instance_map
     >>> bags, y, rate = make_instance_map("counts", 50)
     >>> bags
     Bags: 50 bags of 20 to 59 instances (1,917 in all), 3 features, with instance weights

@@ -85,7 +85,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
     refuse_repeated(bags.ids)  # a selection may repeat a bag; it could not be loaded again
     arrays = {"instances": bags.instances, "offsets": bags.offsets, "ids": _storable(bags.ids, "ids")}
     if y is not None:
-        arrays["targets"] = _targets(y, bags)
+        arrays["targets"] = targets_of(y, bags)
     if bags.groups is not None:
         arrays["groups"] = _storable(bags.groups, "groups")
     arrays |= {name: getattr(bags, name) for name in ("weights", "covariates") if getattr(bags, name) is not None}
@@ -105,7 +105,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
     replace_file(path, write)
 
 
-def _targets(y, bags: Bags) -> np.ndarray:
+def targets_of(y, bags: Bags) -> np.ndarray:
     """Return one target, or a column for each of several; a bag may lack some of these."""
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         return np.column_stack([check_targets(column, bags, allow_missing=True) for column in np.asarray(y).T])
@@ -207,7 +207,7 @@ def _load_bags(arrays: dict, metadata: dict, roles: Roles, missing: str, fill_va
     bags = Bags(instances, offsets, ids, groups=groups, missing=missing, weights=weights, **more)._with(**metadata)
     bags = bags.with_groups(SHARED_ROWS) if roles.group_by_rows else bags
     y = arrays.get(roles.target or ("targets" if "targets" in arrays else "y"))
-    y = None if y is None else _targets(with_missing(np.asarray(y), fill_values), bags)
+    y = None if y is None else targets_of(with_missing(np.asarray(y), fill_values), bags)
     targets = [] if y is None else [f"target {k + 1}" for k in range(y.shape[1])] if y.ndim == 2 else ["targets"]
     warn_of_values(bags, y, targets, shared_rows=set(roles.labels) <= {"time"})
     return bags, y

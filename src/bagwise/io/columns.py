@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -130,11 +130,7 @@ def is_auto(columns) -> bool:
 def choose_features(table, roles: Roles) -> list:
     """Return the feature columns: those asked for, or each numeric one that has no other role."""
     ignore, keep = as_list(roles.ignore), as_list(roles.keep)
-    if roles.bag is None:
-        raise ParameterError(
-            "bag",
-            f"bag= is needed: the column that says which bag a row belongs to; {_list(list(map(label, table.names)))}",
-        )
+    refuse_no_bag(table, roles.bag)
     named = [(parameter, [name]) for parameter, name in roles.single]
     for parameter, names in (*named, ("ignore", ignore), ("keep", keep), ("features", roles.feature_list)):
         refuse_unknown(table.names, names, used=roles.feature_list, parameter=parameter, derived=table.siblings)
@@ -167,6 +163,14 @@ def choose_features(table, roles: Roles) -> list:
     return features
 
 
+def refuse_no_bag(table, bag) -> None:
+    """Refuse a table without the column of bag ids."""
+    if bag is None:
+        columns = _list(list(map(label, table.names)))
+        raise ParameterError("bag", f"bag= is needed: the column that says which bag a row belongs to; {columns}")
+    refuse_unknown(table.names, [bag], parameter="bag")
+
+
 def refuse_unknown(names, columns, used=(), parameter: str = "features", derived=()) -> None:
     """Refuse the first wanted name that is not there, and suggest the nearest one; ``derived`` names are not listed."""
     known_names = set(names)
@@ -186,9 +190,14 @@ def refuse_unknown(names, columns, used=(), parameter: str = "features", derived
     raise ParameterError(parameter, f"there is no column {missing!r}{hint}; {listed}")
 
 
+def is_nested(table, name) -> bool:
+    """Return whether a column holds lists or records, which cannot be labels."""
+    return table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map"))
+
+
 def refuse_no_labels(table, name, parameter: str, noun: str | None = None) -> None:
     """Refuse a column of lists or records where labels are needed."""
-    if table.kind(name).startswith(("list", "vector", "List", "Array", "Struct", "Map")):
+    if is_nested(table, name):
         raise ParameterTypeError(
             parameter, f"{noun or parameter} must be text, integers or dates; column {name!r} holds lists or records"
         )
@@ -199,11 +208,16 @@ def refuse_not_numeric(table, name, role: str, parameter: str) -> None:
     kind = table.kind(name)
     if kind in ("number", "boolean"):
         return
-    doubt = _doubt(table, name) if kind == "String" else None
-    way = f": {doubt[1]}" if doubt else ""
-    if doubt is None and parameter in ("features", "bag_features"):
+    is_feature = parameter in ("features", "bag_features")
+    if doubt := _doubt(table, name) if kind == "String" else None:
+        way = f": {doubt[1]}{', or leave the column out' if is_feature else ''}"
+    elif is_feature and is_nested(table, name):
+        way = "; encode it, for example one of its fields, or leave it out"
+    elif is_feature:
         encode = "dates" if is_date_kind(table, name) else "categories"
         way = f"; encode it, leave it out, or load it with {encode}={[name]}"
+    else:
+        way = ""
     shown = "a date" if kind.startswith(("Date", "datetime")) else kind
     raise ParameterTypeError(parameter, f"{role} must be numbers; column {name!r} is {shown}{way}")
 
@@ -264,6 +278,7 @@ def one_target(table, target, codes, first, ids, *, allow_missing: bool = False)
 
 def one_label(table, column, codes, first, ids, *, noun: str = "group", parameter: str = "groups") -> np.ndarray:
     """Return the label of each bag (its group, its fold), which must be the same on all its rows."""
+    refuse_no_labels(table, column, parameter)
     label_of_row, labels = table.factorise(column)
     unknown = absent(labels)[label_of_row]
     way = f"give every bag one, or leave {parameter}= out"
@@ -278,10 +293,11 @@ def same_in_bag(values, codes, first, ids, column, noun: str, parameter: str) ->
         marked = any_row(differs, codes, ids)
         row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
         two = f" ({float(values[first][codes[row]])} and {float(values[row])})" if values.dtype.kind == "f" else ""
+        way = "; leave the column to the instances" if parameter == "bag_features" else ""
         raise ParameterError(
             parameter,
             f"{name_bags(ids, marked)} more than one {noun} in column {column!r}{two}; a bag has one {noun}, the same "
-            "on all its rows",
+            f"on all its rows{way}",
         )
     return values[first]
 
@@ -374,13 +390,18 @@ def describe_unused(table, used) -> list[tuple[str, str]]:
     }
     unused = [name for name in table.names if name not in used and table.kind(name) not in USABLE]
     doubts = {name: doubt for name in unused if table.kind(name) == "String" and (doubt := _doubt(table, name))}
-    findings = [(level, start[level].format(name) + text) for name, (level, text) in doubts.items()]
+    findings = [
+        (level, f"{start[level].format(name)}{text}, or leave the column out with ignore={[name]}")
+        for name, (level, text) in doubts.items()
+    ]
     dates = [name for name in unused if name not in doubts and is_date_kind(table, name)]
     texts = [name for name in unused if name not in doubts and name not in dates]
     if texts:
         are, were = ("is", "was") if len(texts) == 1 else ("are", "were")
         clause = name_columns([f"{name!r} ({table.kind(name)})" for name in texts])
-        way = f"categories={texts[:1]} uses it as a category, ignore={texts[:1]} silences this"
+        flat = [name for name in texts if not is_nested(table, name)][:1]
+        encoding = f"categories={flat} uses it as a category, " if flat else ""
+        way = f"{encoding}ignore={flat or texts[:1]} silences this"
         findings.append(("note", f"{clause} {are} not numeric and {were} left out; {way}"))
     if dates:
         are = "is a date and was" if len(dates) == 1 else "are dates and were"
@@ -399,38 +420,38 @@ def _doubt(table, name) -> tuple[str, str] | None:
     """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
     sample = table.texts(name, SAMPLE)
     if len(sample) and all(re.match(DECIMAL_COMMA, text) for text in sample) and any("," in text for text in sample):
-        return "warning", "its numbers have decimal commas, which decimal=',' reads"
+        return "warning", "its numbers have decimal commas; load with decimal=',' to read them"
     if sum(re.match(NUMBER, text) is not None for text in sample) <= 0.5 * len(sample):
         return None
     texts = table.values(name)
     rows = np.flatnonzero([text is not None and text not in NULLS and not re.match(NUMBER, text) for text in texts])
     if len(rows) == 0:
-        return "warning", "its values are numbers; make it a column of numbers, or name it in ignore="
+        return "warning", "its values are numbers; make it a column of numbers"
     more = f" and {len(rows) - FEW_CELLS:,} more" if len(rows) > FEW_CELLS else ""
     cells = ", ".join(f"{texts[row]!r} in row {row:,}" for row in rows[:FEW_CELLS]) + more
     level = "error" if len(rows) <= max(1, len(sample) // 10) or len(rows) / len(texts) <= 0.1 else "warning"
     are, them = ("is", "it") if len(rows) == 1 else ("are", "them")
     fill_values = list(dict.fromkeys(texts[rows].tolist()))[:FEW_CELLS]
     return level, (
-        f"{cells} (counted from 0) {are} not a number; correct {them}, make such cells missing with {fill_values=}, or "
-        f"leave the column out with ignore={[name]}"
+        f"{cells} (counted from 0) {are} not a number; correct {them}, or make such cells missing with {fill_values=}"
     )
 
 
 def alike_ids(ids) -> str | None:
-    """Describe bag ids that look the same: they differ by blanks, by quotes or in Unicode form."""
+    """Describe bag ids that look the same: they differ by blanks, quotes, invisible characters or in Unicode form."""
     first: dict[str, str] = {}
     pairs = []
     for text in np.asarray(ids).tolist():
         if isinstance(text, str):
-            earlier = first.setdefault(" ".join(normalize("NFC", text).split()).strip("'"), text)
+            visible = text if text.isascii() else "".join(c for c in normalize("NFC", text) if category(c) != "Cf")
+            earlier = first.setdefault(" ".join(visible.split()).strip("'"), text)
             pairs += [(earlier, text)] if earlier != text else []
     if not pairs:
         return None
     more = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
     return (
-        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{more} differ only by blanks, quotes or in Unicode "
-        "form, and are two bags; write them the same if one is meant"
+        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{more} differ only by blanks, quotes, invisible "
+        "characters or in Unicode form, and are two bags; write them the same if one is meant"
     )
 
 

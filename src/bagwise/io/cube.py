@@ -59,23 +59,35 @@ def from_cube(
     ----------
     cube : xarray.Dataset or DataArray, or the path of a NetCDF file or a zarr store
         With coordinates in equal steps along two dimensions; further ones as they are.
-    zones, id, groups, bag_features, all_touched, empty, weights
-        As in `from_raster`. ``groups`` may also be the time: with "year", bags of one year stay together.
+    zones : path (GeoPackage, GeoJSON, shapefile) or GeoDataFrame of polygons and multipolygons
+        Reprojected to the cube's coordinate reference system, vertex by vertex.
     time : str, optional
         The dimension of which every step makes a bag of its own: "year". Or a part of its dates, as xarray writes
         it: with "time.year", all steps of one year are one bag, and a pixel at a step is an instance. Default: the cube
         has no time, and every polygon is a bag.
+    id : column of zone ids, default the index of the frame (0, 1, 2, ... for a file)
     target : column of targets: of ``targets`` with a time, else of ``zones``
     targets : data frame or path of a table, optional
         A row per polygon and time: the columns ``id``, the time ("year" for "year" and for "time.year") and ``target``.
         Bags without a row, and rows without a bag, are left out, with a warning.
     variables : names, default every variable of numbers on the grid, in its order (that of a zarr store is by name)
+    groups : column of ``zones``, or the time, optional
+        Bags of one group stay together in every inner split: with "year" those of one year, with ``id`` those of one
+        polygon.
+    bag_features : columns of numbers of the zone as a whole, optional
+        They become the bags' covariates.
     x, y : dimensions of the grid, default those called x and y, lon and lat, longitude and latitude, ...
     crs : the cube's coordinate reference system, such as "EPSG:32633", default that which it names
         Degrees east and north (by their units or names) are EPSG:4326.
+    all_touched : bool
+        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
     missing : {"drop-instances", "refuse", "impute", "keep"}
         What happens to pixels where a variable has no value. "impute" and "keep" keep them, with NaN, if another one
         has; "impute" declares that methods fill them in.
+    empty : {"refuse", "drop"}
+        What happens to bags without any such pixel. "drop" leaves them and their targets out, with a warning.
+    weights : None or "area-fraction"
+        With "area-fraction" every pixel the polygon overlaps is an instance, weighted by the share of its area inside.
 
     Returns
     -------

@@ -43,6 +43,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
     schema = lazy.collect_schema()
     if roles.bag is None:
         return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
+    refuse_unknown(schema, [roles.bag], parameter="bag")
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
     named = replace(roles, ignore=()).asked()
     needed = {name for name in schema if any(is_made_of(name, role) for role in named)}

@@ -9,7 +9,8 @@ from joblib import Parallel, delayed
 
 from bagwise.bags.arrays import from_arrays
 from bagwise.bags.container import Bags
-from bagwise.bags.validation import and_others, label, one_of, one_per_bag, whole_number
+from bagwise.bags.validation import ParameterError, and_others, label, one_of, one_per_bag, whole_number
+from bagwise.io.array_files import targets_of
 
 FINGERPRINT_BITS, FINGERPRINT_RADIUS = 1024, 2
 SHAPE = (
@@ -61,9 +62,12 @@ def from_smiles(
 
     Parameters
     ----------
-    smiles : sequence of str, one SMILES per molecule
-    y : sequence of float, one target per molecule, optional
-    ids : sequence, one distinct id per molecule, default 0, 1, 2, ...
+    smiles : sequence of str
+        One SMILES per molecule.
+    y : sequence of float, optional
+        One target per molecule.
+    ids : sequence, optional
+        One distinct id per molecule. Default: 0, 1, 2, ...
     conformers : int, default 10
         Number of conformers to embed per molecule. A rigid molecule may get fewer.
     groups : "scaffold" or sequence of labels, optional
@@ -71,11 +75,12 @@ def from_smiles(
     fingerprints : bool, default True
         Whether the covariates contain the bits of the fingerprint.
     invalid : {"refuse", "drop"}, default "refuse"
-        What happens to a SMILES that RDKit cannot read and to a molecule without conformers: an error, or the molecule
-        is left out together with its target, and a warning names it.
+        What happens to a SMILES that RDKit cannot read, and to a molecule without conformers or without the value of a
+        descriptor: an error, or the molecule is left out together with its target, and a warning names it.
     random_state : int, default 0
         Seed of the embedding of each molecule. The conformers of a molecule do not depend on the other molecules.
-    n_jobs : int, number of worker processes, optional
+    n_jobs : int, optional
+        Number of worker processes.
 
     Returns
     -------
@@ -100,30 +105,30 @@ def from_smiles(
         raise ImportError(
             "from_smiles needs RDKit, which is not installed; run: pip install 'bagwise[chem]'"
         ) from error
-    smiles, ids, y = _one_per_text(smiles, ids, y, "smiles")
     whole_number(conformers, "conformers")
     if isinstance(groups, str) and groups != "scaffold":
         raise ValueError(f"groups must be 'scaffold' or one label per molecule, not {groups!r}")
+    smiles, ids, y, groups = _one_per_text(smiles, "smiles", ids, y, groups)
     described = Parallel(n_jobs=n_jobs)(
         delayed(_describe)(text, int(conformers), bool(fingerprints), int(random_state)) for text in smiles
     )
     faults = {i: result for i, result in enumerate(described) if isinstance(result, str)}
     chosen = _without_faults(ids, faults, invalid, "molecule")
     instances, covariates, scaffolds = zip(*(described[i] for i in chosen), strict=True)
-    if isinstance(groups, str):
-        groups = scaffolds
-    elif groups is not None:
-        groups = np.asarray(one_per_bag(groups, len(smiles), "groups"))[chosen]
     names = [*NUMBERS_2D, *(f"{name}{j + 1}" for name, size in VECTORS_2D.items() for j in range(size))]
     bags = from_arrays(
         instances,
         ids=[ids[i] for i in chosen],
-        groups=groups,
-        feature_names=[*SHAPE, *(f"{name}_{j + 1}" for name, size in VECTORS_3D.items() for j in range(size))],
+        groups=scaffolds if isinstance(groups, str) else None if groups is None else groups[chosen],
+        feature_names=_shape_names(),
         covariates=np.array(covariates),
         covariate_names=names + [f"bit_{j}" for j in range(FINGERPRINT_BITS)] * bool(fingerprints),
     )
-    return bags, None if y is None else y[chosen]
+    return bags, None if y is None else targets_of(y[chosen], bags)
+
+
+def _shape_names() -> list[str]:
+    return [*SHAPE, *(f"{name}_{j + 1}" for name, size in VECTORS_3D.items() for j in range(size))]
 
 
 def _describe(smiles: str, conformers: int, fingerprints: bool, seed: int) -> tuple | str:
@@ -150,12 +155,16 @@ def _describe(smiles: str, conformers: int, fingerprints: bool, seed: int) -> tu
         rows.append(numbers + [value for vector in vectors for value in vector])
     if not rows:
         return f"no conformer of the SMILES {smiles!r} could be embedded"
+    instances = np.array(rows)
+    if not np.isfinite(instances).all():
+        name = _shape_names()[int((~np.isfinite(instances)).any(axis=0).argmax())]
+        return f"the descriptor {name} has no value for the SMILES {smiles!r}"
     of_bag = [getattr(Descriptors, name)(molecule) for name in NUMBERS_2D]
     of_bag += [value for name in VECTORS_2D for value in getattr(rdMolDescriptors, name)(molecule)]
     if fingerprints:
         generator = rdFingerprintGenerator.GetMorganGenerator(radius=FINGERPRINT_RADIUS, fpSize=FINGERPRINT_BITS)
         of_bag += generator.GetFingerprintAsNumPy(molecule).tolist()
-    return np.array(rows), of_bag, MurckoScaffoldSmiles(mol=molecule) or Chem.MolToSmiles(molecule)
+    return instances, of_bag, MurckoScaffoldSmiles(mol=molecule) or Chem.MolToSmiles(molecule)
 
 
 def from_sequences(
@@ -170,9 +179,12 @@ def from_sequences(
     ----------
     sequences : sequence of str
         The twenty standard residues as one-letter codes; lower case is accepted.
-    y : sequence of float, one target per sequence, optional
-    window : int, number of residues in a window, default 9
-    ids : sequence, one distinct id per sequence, default 0, 1, 2, ...
+    y : sequence of float, optional
+        One target per sequence.
+    window : int, default 9
+        Number of residues in a window.
+    ids : sequence, optional
+        One distinct id per sequence. Default: 0, 1, 2, ...
     groups : "shared-rows" or sequence of labels, optional
         Bags of one group stay together in each split. "shared-rows" makes one group of all sequences that are connected
         by windows they share.
@@ -205,7 +217,7 @@ def from_sequences(
     """
     one_of(encoding, ("blosum62", "physical"), "encoding")
     whole_number(window, "window")
-    sequences, ids, y = _one_per_text(sequences, ids, y, "sequences")
+    sequences, ids, y, groups = _one_per_text(sequences, "sequences", ids, y, groups)
     texts = [text.strip().upper() if isinstance(text, str) else text for text in sequences]
     faults = {i: fault for i, text in enumerate(texts) if (fault := _fault(text, int(window)))}
     chosen = _without_faults(ids, faults, invalid, "sequence")
@@ -220,12 +232,13 @@ def from_sequences(
         table[windows].reshape(len(windows), -1),
         np.concatenate([[0], np.cumsum(sizes)]),
         [ids[i] for i in chosen],
-        groups=groups if groups is None or isinstance(groups, str) else np.asarray(groups)[chosen],
+        groups=groups if groups is None or isinstance(groups, str) else groups[chosen],
         feature_names=[f"p{position + 1}_{name}" for position in range(window) for name in names],
     )
     spelled = [texts[i][k : k + window] for i, size in zip(chosen, sizes, strict=True) for k in range(size)]
     starts = np.concatenate([np.arange(size) for size in sizes])
-    return bags._with(kept={"window": np.array(spelled), "start": starts}), None if y is None else y[chosen]
+    bags = bags._with(kept={"window": np.array(spelled), "start": starts})
+    return bags, None if y is None else targets_of(y[chosen], bags)
 
 
 def _fault(text, window: int) -> str | None:
@@ -238,15 +251,21 @@ def _fault(text, window: int) -> str | None:
     return f"it has {len(text)} residues, and a window needs {window}" if len(text) < window else None
 
 
-def _one_per_text(texts, ids, y, parameter: str) -> tuple[list, list, np.ndarray | None]:
-    """Return the texts, their ids and their targets, of equal length."""
+def _one_per_text(texts, parameter: str, ids, y, groups) -> tuple:
+    """Return the texts, their ids, and where given their targets and groups, all of equal length."""
     if isinstance(texts, str):
         raise TypeError(f"{parameter} must be a sequence of texts, not one text; pass a list, even of one")
+    if hasattr(texts, "iloc") and hasattr(y, "iloc") and not texts.index.equals(y.index):  # of pandas
+        raise ParameterError(
+            "y", f"{parameter} and y have different indexes; give both in the same order, with the same index"
+        )
     texts = list(texts)
     if not texts:
         raise ValueError(f"{parameter} is empty; at least one is required")
-    ids = range(len(texts)) if ids is None else np.asarray(one_per_bag(ids, len(texts), "ids")).tolist()
-    return texts, list(ids), None if y is None else np.asarray(one_per_bag(y, len(texts), "y"), dtype=np.float64)
+    n = len(texts)
+    ids = list(range(n)) if ids is None else one_per_bag(ids, n, "ids").tolist()
+    y = None if y is None else one_per_bag(y, n, "y")
+    return texts, ids, y, groups if groups is None or isinstance(groups, str) else one_per_bag(groups, n, "groups")
 
 
 def _without_faults(ids: list, faults: dict[int, str], invalid: str, noun: str) -> list[int]:

@@ -86,6 +86,8 @@ def _open(source, closing: ExitStack, parameter: str):
     if not hasattr(source, "read_masks"):
         also = ", or an array" if parameter == "mask" else ""
         raise TypeError(f"{parameter} must be a path or an open rasterio dataset{also}, not {type(source).__name__}")
+    if source.closed:
+        raise ValueError(f"the {parameter} {source.name} is closed; pass its path, or keep it open")
     return source
 
 
@@ -330,7 +332,7 @@ def from_raster(
     bag_features : columns of numbers of the zone as a whole, optional
         They become the bags' covariates.
     all_touched : bool
-        Whether every pixel that a polygon touches belongs to it.
+        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
     missing : {"drop-instances", "refuse", "impute", "keep"}
         What happens to pixels where a band has no value. "impute" and "keep" keep them, with NaN, if another band has
         one; "impute" declares that methods fill them in.

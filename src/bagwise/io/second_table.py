@@ -10,7 +10,15 @@ import numpy as np
 
 from bagwise.bags.frames import FrameColumns, as_list, names_files
 from bagwise.bags.validation import ParameterError, label, match_ids, name_bags
-from bagwise.io.columns import Roles, find_bags, is_made_of, name_columns, refuse_not_numeric, refuse_unknown
+from bagwise.io.columns import (
+    Roles,
+    find_bags,
+    is_made_of,
+    name_columns,
+    refuse_no_bag,
+    refuse_not_numeric,
+    refuse_unknown,
+)
 from bagwise.io.table_files import read_files
 
 
@@ -19,10 +27,10 @@ def join(table, roles: Roles) -> tuple:
 
     Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
     """
-    refuse_unknown(table.names, [] if roles.bag is None else [roles.bag], parameter="bag")
+    refuse_no_bag(table, roles.bag)
     fill_values = (*table.fill_values, *table.fill_texts)
     second, source = read_second(roles.targets, roles, fill_values, table.decimal)
-    if roles.bag is None or roles.bag not in second.names:
+    if roles.bag not in second.names:
         raise ParameterError(
             "targets",
             f"{source} has no column {roles.bag!r}, by which it is joined; its columns are "

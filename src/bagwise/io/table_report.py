@@ -174,8 +174,10 @@ def check_table(source, *, bag=None, target=None, folds=None, **options) -> Insp
                 "largest_set": shared.largest,
                 "copies": shared.n_copies,
             }
-            level, text = ("warning", shared.describe()) if shared.notable else ("note", f"{shared.figures()}.")
-            inspection.add(level, text)
+            if shared.notable and options.get("fold") is None:
+                inspection.add("warning", shared.describe())
+            else:  # given folds may keep such bags together
+                inspection.add("note", f"{shared.figures()}.")
         if folds is not None or (bags.validation is not None and bags.validation.scheme != "random"):
             splits = split_bags(bags, "auto" if folds is None else folds)
             n_held_out = int(splits.held_out.sum())

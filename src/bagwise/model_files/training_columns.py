@@ -42,7 +42,7 @@ def load_like_training(header: dict, source, how: dict, second: str | None = Non
         return load_to_score(source, **how)
     except ParameterTypeError as error:
         # a column of the model cannot be left out, nor be read in another way than at fit
-        problem = re.split("; encode it|, or leave the column out|, or name it in", str(error))[0]
+        problem = re.split("; encode it|, or leave the column out", str(error))[0]
         if problem == str(error):
             raise
         needed = "the model was fitted with numbers in this column and needs them"
