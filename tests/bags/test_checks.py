@@ -118,8 +118,8 @@ def test_weights(bags):
         check_weights([-1, 1, -1], np.zeros(3))
     with pytest.raises(ValueError, match=r"sample_weight must have one entry per bag \(3\), not shape \(\)"):
         check_weights(2.0, bags)
-    for bad, dtype in (("balanced", "<U8"), (["a", "b", "c"], "<U1"), ([None] * 3, "object")):
-        with pytest.raises(TypeError, match=f"sample_weight must be numbers, not {dtype}"):
+    for bad, text in (("balanced", "<U8 such as 'balanced'"), ([1, "n/a", 3], "<U21 such as 'n/a'")):
+        with pytest.raises(TypeError, match=f"sample_weight must be numbers, not {text}"):
             check_weights(bad, bags)
 
 

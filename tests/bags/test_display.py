@@ -47,6 +47,8 @@ def test_missing_values_whole_numbers_covariates_and_no_bags():
     assert "<td>1</td><td>1 (1 missing)</td>" in shown and "<td></td><td> (2 missing)</td>" in shown
     bags = bw.Bags(np.array([[1], [5]]), [0, 1, 2], covariates=[[0.5], [1.5]], covariate_names=["sun"])
     assert "<td>sun (of the bag)</td><td>0.5</td><td>1.5</td>" in bags._repr_html_()
+    many = bw.Bags([[1.0]], [0, 1], covariates=np.ones((1, 30)))._repr_html_()
+    assert "covariate 11 (of the bag)<" in many and "covariate 12" not in many
     none = bags[[]]
     assert repr(none) in texts(none._repr_html_())[1]
 

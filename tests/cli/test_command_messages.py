@@ -75,6 +75,7 @@ MISTYPED = [
     (("fit", "nowhere.csv", "--method", "random-forest"), "did you mean 'statistics:forest'"),
     (("fit", "nowhere.csv", "--level", 90), "90 is not a share between 0 and 1. 90 per cent is --level 0.9."),
     (("fit", "nowhere.csv", "--missing", "skip"), "drop-instances"),
+    (("fit", "nowhere.csv", "--n-jobs", 0), "0 is no number of processes. Give 1 or more, or -1 for all cores"),
     (("fit", "nowhere.csv", "--time-budget", -5), "--time-budget"),
     (("fit", "old.csv", "--folds", 1), "neither a number of folds from 2"),
     (("fit", "old.csv", "--folds", "later"), "neither a number of folds from 2"),

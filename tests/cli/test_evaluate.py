@@ -183,6 +183,10 @@ def test_an_interrupt_says_what_is_stored(table, tmp_path, stopped_after, cells,
     assert " ".join(result.stderr.split()) == text
     stopped_after(5 - cells)
     assert evaluated(table, tmp_path / "run", "--repeats", 1, "--resume").exit_code == 0
+    for cell in (tmp_path / "run" / "cells").iterdir():
+        cell.write_text("{")
+    refused("report", tmp_path / "run", words="the evaluation has no results: 5 of 5 cells")
+    assert not (tmp_path / "run" / "report.html").exists()
 
 
 def test_methods_of_an_earlier_run_are_named_and_a_terminal_has_a_width(table, tmp_path, monkeypatch):

@@ -97,6 +97,9 @@ def test_several_targets(folder):
         asked = [part for name in some for part in ("--target", name)]
         found = done("predict", "m2", "pixels.csv", "--targets", "yields.csv", *asked, "--json")
         assert json.loads(found.stdout)["scores"] == {name: told["scores"][name] for name in some}
+    refused("importance", "m2", "pixels.csv", "--targets", "yields.csv", words="the targets yield, protein; importance")
+    one = ("--target", "protein", "--targets", "yields.csv", "--repeats", 1, "--json")
+    assert json.loads(done("importance", "m2", "pixels.csv", *one).stdout)["held_out"]
     other = ("predict", "m2", "pixels.csv", "--targets", "yields.csv", "--target", "rain", "--out", "p2.csv")
     refused(*other, words="has no target 'rain'. Use --target with one of: yield, protein")
     assert not (folder / "p2.csv").exists()

@@ -31,7 +31,7 @@ class Bags:
     ----------
     instances : array of shape (n_instances, n_features), or data frame
         Integers and booleans become float64. A C-ordered array of float64 or float32 is not copied, so later writes to
-        it change the bags.
+        it change the bags; pass a copy if you will write to it.
     offsets : array of n_bags + 1 integers, from 0 to n_instances, strictly increasing
         A bag cannot be empty.
     ids : one distinct identifier per bag, default 0, 1, 2, ...
@@ -105,6 +105,9 @@ class Bags:
         covariates=None,
         covariate_names=None,
     ):
+        if missing == "drop-instances":
+            text = "missing='drop-instances' is for tables, which load reads; here, leave such instances out first"
+            raise validation.ParameterError("missing", text)
         validation.one_of(missing, ("refuse", "impute", "keep"), "missing")
         instances, columns = unframe(instances, "instances")
         instances = validation.as_instances(instances)
@@ -208,7 +211,7 @@ class Bags:
             columns.append((f"and {self.n_features - MOST_FEATURES:,} more", np.empty(0)))
         if self.covariates is not None:
             names = self.covariate_names or [f"covariate {j}" for j in range(self.covariates.shape[1])]
-            columns += zip([f"{name} (of the bag)" for name in names], self.covariates.T, strict=True)
+            columns += zip([f"{name} (of the bag)" for name in names[:MOST_FEATURES]], self.covariates.T, strict=False)
         table = "<tr><th>feature</th><th>from</th><th>to</th></tr>"
         for name, values in columns:
             present = values[~np.isnan(values)]
@@ -435,8 +438,11 @@ class Bags:
     def with_validation(self, declared) -> Bags:
         """Return the bags with a declared `Validation`, from which folds are derived wherever they are needed.
 
-        Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
-        (covariates, or columns kept on loading).
+        Parameters
+        ----------
+        declared : Validation
+            Its ``groups``, ``blocks``, ``time`` and ``given`` are one value per bag, or names of columns of the bags
+            (covariates, or columns kept on loading).
         """
         if validation.are_pairs(declared.given):
             raise ValueError(
@@ -455,7 +461,15 @@ class Bags:
         return self._with(validation=bare, folds_checked=False, **changes)
 
     def labels(self, column: str) -> np.ndarray:
-        """Return the value of each bag in a column, as text: a covariate, a category, or a column kept on loading."""
+        """Return the value of each bag in a column, as text: a covariate, a category, or a column kept on loading.
+
+        Examples
+        --------
+        >>> import bagwise as bw
+        >>> bags = bw.from_arrays([[[1.0]], [[2.0]]], covariates=[[30], [60]], covariate_names=["angle"])
+        >>> bags.labels("angle").tolist()
+        ['30.0', '60.0']
+        """
         level_features = (self.categories or {}).get(column)
         if level_features and self.feature_names and set(level_features) <= set(self.feature_names):
             levels = self.instances[:, [self.feature_names.index(name) for name in level_features]].argmax(axis=1)

@@ -35,7 +35,15 @@ class BagKFold(BaseEstimator):
         self.random_state = random_state
 
     def split(self, bags, y=None, groups=None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield the positions of the training and the test bags of each fold; ``groups`` replace those of the bags."""
+        """Yield the positions of the training bags and of the test bags of each fold.
+
+        Parameters
+        ----------
+        bags : Bags
+        y : ignored
+        groups : one label per bag, optional
+            Replaces the groups of the bags.
+        """
         if not isinstance(bags, Bags):
             raise TypeError(f"BagKFold splits Bags, not {type(bags).__name__}; build them with bagwise.load")
         if groups is not None:

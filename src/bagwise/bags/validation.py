@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from bagwise.bags.frames import NUMBER, is_null, unbox, unframe
+from bagwise.bags.frames import NUMBER, NUMBERS, is_null, unbox, unframe
 
 
 class ParameterError(ValueError):
@@ -137,7 +137,9 @@ def as_numbers(values, parameter: str) -> np.ndarray:
     """Convert to a plain array of numbers or booleans, with NaN for missing values."""
     array = unmask(values)
     if array.dtype.kind not in "fiub":
-        raise TypeError(f"{parameter} must be numbers, not {array.dtype}; encode text and dates first")
+        objects = np.asarray(values, dtype=object).ravel()
+        example = next((f" such as {label(value)}" for value in objects if not isinstance(value, NUMBERS)), "")
+        raise TypeError(f"{parameter} must be numbers, not {array.dtype}{example}; encode text and dates first")
     return array
 
 
@@ -164,11 +166,11 @@ def as_offsets(offsets, n_instances: int) -> np.ndarray:
     if offsets.ndim != 1 or offsets.size < 2 or offsets.dtype.kind not in "iu":
         raise ValueError("offsets must be a list of at least two integers: where each bag starts, then the end")
     offsets = offsets.astype(np.int64)
-    falls = bool((np.diff(offsets) < 0).any())
-    if offsets[0] != 0 or offsets[-1] != n_instances or falls:
+    falls = np.flatnonzero(np.diff(offsets) < 0)
+    if offsets[0] != 0 or offsets[-1] != n_instances or len(falls):
+        first, then = offsets[falls[0] : falls[0] + 2] if len(falls) else offsets[[0, -1]]
         raise ValueError(
-            f"offsets must rise from 0 to the number of instances ({n_instances}); these go from {offsets[0]} to "
-            f"{offsets[-1]}{', and fall in between' * falls}"
+            f"offsets must rise from 0 to the number of instances ({n_instances}); these go from {first} to {then}"
         )
     return offsets
 

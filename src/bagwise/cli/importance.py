@@ -45,6 +45,11 @@ def importance(
         o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
         how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
+        if hasattr(fitted, "target_names_"):
+            if how["target"] not in fitted.target_names_:
+                names = ", ".join(fitted.target_names_)
+                raise ValueError(f"The model has the targets {names}; importance is of one. Name it with --target.")
+            fitted = fitted.estimators_[fitted.target_names_.index(how["target"])]
         bags, y = load_like_training(header, table, how, how.pop("targets", None))
         o.refuse_no_target(y)
         messages.show_data(o.stem(table), bags)

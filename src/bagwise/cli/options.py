@@ -59,6 +59,13 @@ def check_shares(parameter: typer.CallbackParam, values):
     return values
 
 
+def check_jobs(number: int | None) -> int | None:
+    """Refuse 0 processes."""
+    if number == 0:
+        raise typer.BadParameter("0 is no number of processes. Give 1 or more, or -1 for all cores")
+    return number
+
+
 def parse_folds(text: str | None) -> str | None:
     """Refuse what is neither a number of folds nor a scheme."""
     if text is None or text in ("random", "forward", "given") or (text.isdecimal() and int(text) >= 2):
@@ -254,7 +261,9 @@ Methods = Annotated[
     ),
 ]
 Level = Annotated[float, option("Level of the intervals. Example: --level 0.95", callback=check_shares)]
-Jobs = Annotated[int | None, run_option("Number of processes; -1 for all cores. Example: --n-jobs 2")]
+Jobs = Annotated[
+    int | None, run_option("Number of processes; -1 for all cores. Example: --n-jobs 2", callback=check_jobs)
+]
 Scheduler = Annotated[
     Text, run_option("Address of a Dask cluster that does the work. Example: --scheduler tcp://host:8786")
 ]
