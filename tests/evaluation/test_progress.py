@@ -35,3 +35,11 @@ def test_what_fits_the_width():
 def test_nothing_is_known_yet():
     found = line(80, Step(0, 5, 0, None, None, None, None))
     assert "0/5 cells" in found and "left" not in found and "best" not in found and "failed" not in found
+
+
+def test_the_time_passed_goes_on_between_two_cells():
+    display = Display(console=Console(file=io.StringIO(), width=80, force_terminal=True))
+    display(STEP)
+    (task,) = display.progress.tasks
+    task.start_time -= 300.0
+    assert "3 failed, 5.0 min, 2.5 min left" in str(display.progress.columns[-1].render(task))

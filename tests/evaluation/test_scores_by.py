@@ -1,6 +1,7 @@
 """Scores apart by site or year: equal to those of the label's bags, and honest about few of them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 from sklearn.metrics import r2_score, root_mean_squared_error
@@ -79,7 +80,9 @@ def test_whole_groups_need_no_warning_and_groups_are_a_label():
     bags = bw.Bags(BAGS.instances, BAGS.offsets, groups=np.arange(30) // 5)
     found = evaluate(bags, Y, ["aggregated"], repeats=1, folds=3, by="groups")
     assert found.by_notes() == [] and list(found.scores_by()["group"]) == list(range(6))
-    assert list(found.scores_by(SITE)["label"]) == ["a", "b", "c"]
+    shuffled = pd.Series(SITE, index=BAGS.ids)[::-1]  # in the order of its index, not of the bags
+    for labels in (SITE, shuffled):
+        assert list(found.scores_by(labels)["bags"]) == [12, 17, 1]
 
 
 def test_they_are_kept_in_the_folder(tmp_path):

@@ -146,6 +146,14 @@ def test_labels_and_seeds_of_numpy_can_be_written_and_read_again(tmp_path):
     assert read.rows("table") == written.rows("table")
 
 
-def test_a_divided_group_is_warned_of():
-    with pytest.warns(UserWarning, match="folds separate bags of one group"):
-        make_splits(bags_of(4, groups=[1, 1, 2, 2]), fold=[0, 1, 1, 1])
+@pytest.mark.parametrize("options", [{"fold": [0, 1, 1, 1]}, {"folds": [([0, 2], [1]), ([0, 1], [2])]}])
+def test_a_divided_group_is_warned_of(options):
+    with pytest.warns(UserWarning, match="folds separate bags of one group, such as 1,"):
+        make_splits(bags_of(4, groups=[1, 1, 2, 2]), **options)
+
+
+def test_pairs_are_numbered_whatever_folds_the_bags_declare():
+    """Both were named after the declared fold of their first test bag, so one of the two results was lost."""
+    bags = bags_of(8).with_validation(bw.Validation("given", given=list("xxxxyyyy")))
+    splits = make_splits(bags, folds=[([4, 5, 6], [0, 1]), ([4, 5], [2, 3])])
+    assert [split.fold for split in splits] == [0, 1] and make_splits(bags)[1].fold == "y"

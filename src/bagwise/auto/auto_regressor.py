@@ -75,7 +75,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         Number of folds fitted at a time. Predictions do not depend on it.
     work : str or path, optional
         A folder that stores each finished fit of a member. A fit that was stopped continues there and gives the same
-        model; a larger ``time_budget`` tries the members that were skipped, the seconds used before being counted.
+        model; a larger ``time_budget`` tries the members that were skipped, the seconds used before being counted. A
+        folder of other data or other versions is refused.
     progress : bool, default False
         Whether to show a live line in the terminal: members done, the best so far, seconds, and the current step.
 
@@ -236,7 +237,8 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
         Parameters
         ----------
         bags, y : optional
-            Further bags and their targets, for the column ``new_error``: NaN for members that are not in the blend.
+            Further bags and their targets (a pandas Series is aligned by bag id), for the column ``new_error``: NaN for
+            members that are not in the blend.
 
         Returns
         -------

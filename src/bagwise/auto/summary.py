@@ -14,6 +14,7 @@ import bagwise
 from bagwise.auto.blend import Blend, best_member
 from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import MEAN
+from bagwise.bags.checks import check_targets
 from bagwise.bags.frames import to_frame
 from bagwise.methods.catalogue import CATALOGUE
 from bagwise.metrics import absolute, get_metric
@@ -85,10 +86,9 @@ def leaderboard_of(model, bags=None, y=None):
     sizes = {name: _file_bytes(models) for name, models in model.models_.items()}
     columns["file_bytes"] = [sum(sizes.values()), *(sizes.get(row["member"], 0) for row in rows[1:])]
     if bags is not None:
-        parts, y, metric = model.predict_members(bags), np.asarray(y, dtype=np.float64), get_metric(model.metric)
+        bags, metric = model.prepare(bags), get_metric(model.metric)
+        parts, y = model.predict_members(bags), check_targets(y, bags)
         blend = sum(model.weights_[name] * part for name, part in parts.items())
-        if len(y) != len(blend):
-            raise ValueError(f"Got {len(y)} targets for {len(blend)} bags; one per bag is required.")
         errors = {name: metric(y, part) for name, part in parts.items()}
         columns["new_error"] = [metric(y, blend), *(errors.get(row["member"], NAN) for row in members)]
     return to_frame(columns)
@@ -214,21 +214,14 @@ def live_line(show: bool, total: int, cv: CrossValidation):
     if not show:
         yield lambda name, trials: None
         return
-    from rich.progress import ProgressColumn
-    from rich.text import Text
+    from bagwise.execution.progress import Line, progress_display
 
-    from bagwise.execution.progress import progress_display
-
-    class Line(ProgressColumn):
-        """The times, then the name of the current member, which a narrow terminal cuts off."""
-
-        def render(self, task) -> Text:
-            budget = "" if cv.budget.seconds is None else f" of at most {cv.budget.seconds:.0f} s"
-            text = f"{task.completed:.0f}/{total} members  {cv.budget.passed:.0f} s{budget}  {task.description}"
-            return Text(text, no_wrap=True, overflow="ellipsis")
+    def text(task) -> str:
+        budget = "" if cv.budget.seconds is None else f" of at most {cv.budget.seconds:.0f} s"
+        return f"{task.completed:.0f}/{total} members  {cv.budget.passed:.0f} s{budget}  {task.description}"
 
     metric = get_metric(cv.metric)
-    with progress_display(Line()) as progress:
+    with progress_display(Line(text)) as progress:
         task = progress.add_task("", total=total)
 
         def update(name: str, trials: list[Trial]) -> None:

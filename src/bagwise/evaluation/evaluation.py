@@ -110,19 +110,18 @@ class Display:
 
     def __init__(self, *, console=None, metric: str = "rmse"):
         from rich.console import Console
-        from rich.progress import BarColumn, ProgressColumn
-        from rich.text import Text
+        from rich.progress import BarColumn
 
-        from bagwise.execution.progress import progress_display
+        from bagwise.execution.progress import Line, progress_display
 
-        class Line(ProgressColumn):
-            def render(self, task):
-                return Text(task.description, no_wrap=True, overflow="ellipsis")
+        def text(task) -> str:
+            took = duration(max(1, round(task.elapsed or 0)))  # goes on between two steps
+            return f"{task.description}, {took}{task.fields['rest']}"
 
         console = console or Console(stderr=True)
         bar = [BarColumn(bar_width=40 if console.width >= WIDE else 10)] if console.width >= NARROW else []
-        self.metric, self.progress = metric, progress_display(*bar, Line(), console=console)
-        self.task = self.progress.add_task("", total=None)
+        self.metric, self.progress = metric, progress_display(*bar, Line(text), console=console)
+        self.task = self.progress.add_task("", total=None, rest="")
 
     def __enter__(self) -> Display:
         self.progress.start()
@@ -135,9 +134,8 @@ class Display:
         failed = f", {step.failed} failed" if step.failed else ""
         left = "" if step.seconds_left is None else f", {duration(step.seconds_left)} left"
         best = "" if step.best is None else f"; best so far: {step.best}, {self.metric} {step.best_score:.4g}"
-        took = duration(max(1, round(self.progress.tasks[0].elapsed or 0)))
-        text = f"{step.done}/{step.total} cells{failed}, {took}{left}{best}"
-        self.progress.update(self.task, completed=step.done, total=step.total, description=text)
+        done = f"{step.done}/{step.total} cells{failed}"
+        self.progress.update(self.task, completed=step.done, total=step.total, description=done, rest=left + best)
 
 
 def evaluate(

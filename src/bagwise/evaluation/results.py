@@ -13,6 +13,7 @@ import numpy as np
 
 from bagwise.bags.folds import Folds
 from bagwise.bags.frames import to_frame
+from bagwise.bags.validation import aligned
 from bagwise.evaluation.comparison import average_ranks, by_split, contenders, corrected_t_test, holm, spread
 from bagwise.evaluation.plan import read_plan
 from bagwise.evaluation.selection import EXPLANATIONS, LABELS
@@ -377,7 +378,7 @@ class Results:
             if self.by is None:
                 raise ValueError("there is nothing to score apart by; give labels, or evaluate(..., by=labels)")
             return self.by["name"], np.asarray(self.by["labels"])
-        labels = np.asarray(labels)
+        labels = np.asarray(aligned(labels, self.record["data"]["ids"], "labels"))
         if labels.shape != (self.record["data"]["bags"],):
             raise ValueError(f"give one label for each of {self.record['data']['bags']} bags, not shape {labels.shape}")
         return "label", labels

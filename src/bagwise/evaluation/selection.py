@@ -187,8 +187,6 @@ def choose_inside(
     if best is None:
         other = ", or take a method that gives a standard deviation" if judge.needs_std else ""
         advice = f"; choose by 'rmse'{other}" if judge.needs_std or judge.pooled else ""
-        text = (
-            f"{judge.name} needs {judge.needs}; none of {len(settings)} settings has a score inside the training bags"
-        )
+        text = f"{judge.name} needs {judge.needs}; none of {len(settings)} settings has a score"
         raise ValueError(f"{text} inside the training bags{advice}")
     return settings[best]

@@ -9,7 +9,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.folds import Validation, resolve, split_bags
-from bagwise.bags.validation import absent, aligned, name_bags, warn_user
+from bagwise.bags.validation import absent, aligned, are_pairs, label, name_bags, warn_user
 
 REPEATS = 10  # default for random folds, as in the paper
 
@@ -56,18 +56,18 @@ def make_splits(
     if fold is not None or split is not None:
         folds = Validation("given", given=_fixed_folds(bags, fold, split))
     bags, declared = resolve(bags, folds)
-    labels = bags.fold if declared.scheme == "given" else None
-    if labels is not None and bags.groups is not None:
-        pairs = set(zip(bags.groups.tolist(), labels.tolist(), strict=True))
-        n_splits = len(pairs) - len(set(bags.groups.tolist()))
-        if n_splits:
-            text = f"The given folds separate bags of one group ({n_splits} times), so scores may be too good."
-            warn_user(f"{text} Use folds that keep groups together.")
+    labels = None if declared.scheme != "given" or are_pairs(declared.given) else bags.fold
     splits = []
     for r in range(as_repeats(repeats, REPEATS if declared.scheme == "random" else 1)):
         parts = split_bags(bags, folds, random_state=random_state + r)
         for k, (train, test) in enumerate(parts.pairs()):
             splits.append(Split(r, k if labels is None else _plain(labels[test][:1]).tolist()[0], train, test))
+    if declared.scheme == "given" and bags.groups is not None:
+        divided = [np.intersect1d(bags.groups[split.train], bags.groups[split.test]) for split in splits]
+        if any(map(len, divided)):
+            example = label(np.concatenate(divided)[0])
+            text = f"The given folds separate bags of one group, such as {example}, so scores may be too good."
+            warn_user(f"{text} Use folds that keep groups together.")
     return splits
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from io import StringIO
 from time import perf_counter
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, ProgressColumn, Task
+from rich.text import Text
 
 UPDATE_SECONDS = 0.2  # time between two updates of the text line in a notebook
 LINE_WIDTH = 100  # characters of the text line in a notebook
@@ -29,6 +31,17 @@ def progress_display(*columns, console: Console | None = None) -> Progress:
     if console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None):
         return Progress(*columns, console=console, transient=True)
     return _TextLine(*columns, console=console)
+
+
+class Line(ProgressColumn):
+    """The text that a function returns for a task, as one line, which a narrow terminal cuts off."""
+
+    def __init__(self, text: Callable[[Task], str]):
+        super().__init__()
+        self.text = text
+
+    def render(self, task: Task) -> Text:
+        return Text(self.text(task), no_wrap=True, overflow="ellipsis")
 
 
 class _TextLine(Progress):
