@@ -146,6 +146,8 @@ def test_the_curve_sees_what_more_bags_bring():
     assert model.curve_.rise["bags"] > 2 * model.curve_.se["bags"]
     assert abs(model.curve_.rise["instances"]) < 0.05
     assert "More bags would probably help" in model.summary() and "hardly help" in model.curve_.sentences()
+    wild = AutoRegressor([("wild", Wild(0)), ("memory", Memory(0))], folds=5).fit(bags, np.sin(60 * x))
+    assert wild.curve_.member == "memory"  # not of the mean, although that is better than the worst
 
 
 def test_progress_is_shown_on_demand(capsys, monkeypatch):

@@ -340,7 +340,7 @@ class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
     def _curve(self, trials: list[Trial], cv: CrossValidation, show) -> Curve | None:
         """Return the learning curve of the quickest member that explains at least half of what the best does."""
         losses = [(float(cv.loss(trial.held_out).mean()), trial) for trial in trials if trial.done]
-        mean, best = (choose(loss for loss, _ in losses) for choose in (max, min))
+        mean, best = losses[0][0], min(loss for loss, _ in losses)  # the first member predicts the mean
         accurate = [trial for loss, trial in losses if loss < (mean + best) / 2]
         quickest = min(accurate, key=lambda trial: trial.seconds, default=None)
         if quickest is None or 2 * WHOLE * quickest.seconds > cv.budget.left:
