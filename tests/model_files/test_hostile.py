@@ -156,9 +156,15 @@ def test_pickles_in_every_place_are_never_read(tmp_path):
     assert ran.exists()
 
 
+def call(name: str, *arguments) -> dict:
+    return node("ConstructorNode", name, content=node("TupleNode", "builtins.tuple", content=list(arguments)))
+
+
 @pytest.mark.parametrize(
     ("value", "words"),
     [
+        (call("numpy.ma.MaskedArray", 0, False, "V300000000"), "it names numpy.ma.MaskedArray"),
+        (call("bagwise.MaskedArray", 0, False, "V300000000"), "damaged .*make_masked"),
         (node("ListNode", "builtins.list", content=[], extra=1), "unknown keys"),
         (node("ListNode", "builtins.list"), "damaged"),
         ({"__class__": "str"}, "is not a node"),

@@ -46,7 +46,8 @@ _PLACES = {
     "intervals.conformal": "Intervals",
     "intervals.scales": "BagQuantiles BagScale ConstantScale=Constant FittedScale=Fitted "
     "FoldQuantiles ModelScale=ModelStd",
-    "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator RandomState=make_random_state",
+    "model_files.names": "Bags=make_bags DType=make_dtype Generator=make_generator MaskedArray=make_masked "
+    "RandomState=make_random_state",
     "methods.multi_target": "MultiTarget",
     "regressors.attention.attention_regressor": "AttentionInputs=Inputs AttentionScale=Scale",
     "regressors.attention.network": "AttentionMember=Member AttentionNetwork=Network",
@@ -88,6 +89,11 @@ def make_bags(instances, offsets, ids, groups, feature_names, weights, covariate
 
 def make_dtype(empty: np.ndarray) -> np.dtype:
     return empty.dtype
+
+
+def make_masked(data: np.ndarray, mask: np.ndarray) -> np.ma.MaskedArray:
+    """Return a masked array; the constructor of numpy would also take a dtype, and with it allocate any size."""
+    return np.ma.MaskedArray(data, mask)
 
 
 def make_random_state(state: dict) -> np.random.RandomState:
@@ -155,7 +161,7 @@ ALLOWED = {
     "NdArrayNode": {"numpy.ndarray"} | _NUMBERS,
     "TreeNode": {"sklearn.tree._tree.Tree"},
     CONSTRUCTOR: {f"{module}.{name}" for module, name in NAMES if module == __name__}
-    | {"builtins.slice", "numpy.ma.MaskedArray", *(f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES)},
+    | {"builtins.slice", *(f"sklearn._loss._loss.Cy{loss}" for loss in LOSSES)},
 }
 
 

@@ -115,7 +115,7 @@ class Writer:
 
 # The first that fits counts: a numpy float is a float, and a masked array an array.
 _WRITERS: list[tuple[Any, Callable[[Writer, Any], Any]]] = [
-    (np.ma.MaskedArray, lambda writer, array: writer._call("numpy.ma", "MaskedArray", array.data, array.mask)),
+    (np.ma.MaskedArray, lambda writer, array: writer._call(MAKERS, "make_masked", array.data, array.mask)),
     ((np.generic, np.ndarray), Writer._array),
     ((str, int, float, type(None)), lambda writer, value: value),
     ((list, tuple, set), Writer._sequence),
