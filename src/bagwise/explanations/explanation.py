@@ -230,6 +230,10 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     n_jobs : int, optional
         Processes that leave-one-out may use. The numbers do not depend on it.
 
+    Returns
+    -------
+    Explanation
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw

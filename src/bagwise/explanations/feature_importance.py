@@ -138,8 +138,9 @@ def importance(
     Parameters
     ----------
     model : fitted bag regressor
-        If it kept models of folds (`Intervals`, ``auto``), give its training bags in their order: each is predicted by
-        the fold model that never saw it. Any other model predicts the bags itself; give bags that are new to it.
+        If it kept models of folds (`Intervals`, ``auto``) and the bags are as many as it was fitted on, they are taken
+        as its training bags, in their order: each is predicted by the fold model that never saw it. Any other model
+        predicts the bags itself; give bags that are new to it.
     bags, y : Bags and their targets
         Covariates have no spread. Missing values travel with their rows. Donors come from other groups, if there are.
     groups : dict of name -> list of columns, optional
@@ -155,11 +156,16 @@ def importance(
     progress : bool, optional
         Whether to show a progress bar. Default: in a terminal, if it will take more than two seconds.
 
+    Returns
+    -------
+    Importance
+
     Notes
     -----
     The cost is that of 1 + columns × parts × repeats predictions of all bags, by all fold models for ``auto`` and for
-    jackknife+. Of two columns that say the same, a model may rely on either, and each alone looks unimportant: exchange
-    them as a group.
+    jackknife+. Of two columns that carry the same information, a model may rely on either, and each alone looks
+    unimportant: exchange them as a group. Exchanged bags may be of a kind that never occurs, if columns depend on each
+    other.
 
     References
     ----------

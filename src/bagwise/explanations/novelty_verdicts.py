@@ -172,9 +172,14 @@ def novelty(
         The shares of training bags beyond which a bag is at the edge, and outside.
     by_time : bool, default False
         Whether to test the bags as a sequence, too: in the order of ``bags.time``, or as they come without times. The
-        result is the attribute ``drift``.
+        result is the attribute ``drift``. A verdict per bag is wrong for a few percent of all bags, so in a long
+        sequence some bag is always outside; this test is not.
     level : float, default 0.01
         The probability that this test raises a false alarm, in a sequence of any length.
+
+    Returns
+    -------
+    Novelty
 
     Notes
     -----

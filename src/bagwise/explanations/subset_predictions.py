@@ -87,10 +87,13 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
         joined by "and", such as ``"age > 45 and sex == 2"``; or tuples (column, operator, value) that all hold, or
         lists of such lists, of which one holds; or a truth value per instance. A missing value satisfies no condition.
 
+    Returns
+    -------
+    SubsetPredictions
+        Bags without such an instance are left out, with a warning that names the first.
+
     Notes
     -----
-    Bags without such an instance are left out, with a warning that names the first.
-
     A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
     if the target depends on the bag as a whole, nothing in the totals shows that, and the prediction may be far off.
     The standard deviation includes the former and not the latter.
