@@ -66,8 +66,9 @@ def test_the_trials_of_an_automatic_method(tmp_path):
     assert report.values("members", "typical error (RMSE)") == [0.5, 0.75, None, None]
     assert "Tried <two> members." in report.text
     assert report.words("members", "weight") == ["100\xa0%", "–", "–", "–"]
-    blended, tried, dropped, skipped = report.words("members", "outcome")
-    assert (blended, tried, skipped) == ("in the blend", "compared", "not tried: needs torch")
+    chosen, tried, dropped, skipped = report.words("members", "outcome")
+    assert (chosen, tried, skipped) == ("chosen: this model", "compared", "not tried: needs torch")
+    assert report.words("members", "time to fit") == ["1 s", "2 s", "1 s", "–"]
     assert dropped.startswith("given up early: <of> no use on the first fold")
     assert "_" not in " ".join(cell[0] for cell in report.tables["members"][0])
     assert "RMSE 0.500 on bags it never saw" in report.text
@@ -209,7 +210,7 @@ def test_features_and_unusual_bags_of_a_model_that_kept_folds(tmp_path):
 def test_shared_rows_are_on_the_page(tmp_path):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(300, 3))
-    bags = bw.from_arrays([rows[[*rng.integers(60, size=3), *range(60 + 5 * i, 65 + 5 * i)]] for i in range(40)])
+    bags = bw.from_arrays([rows[[*rng.integers(30, size=1), *range(60 + 5 * i, 65 + 5 * i)]] for i in range(40)])
     y = rng.normal(size=40)
     with pytest.warns(UserWarning, match="share rows"):
         model = bw.Intervals("aggregated", folds=4).fit(bags, y)
@@ -219,6 +220,7 @@ def test_shared_rows_are_on_the_page(tmp_path):
         f"({shared.n_shared} of {shared.n_instances}) have the same features as an instance of another" in report.text
     )
     assert f"the largest holds {shared.largest} of 40 bags" in report.text
+    assert "<code>groups=&#39;shared-rows&#39;</code> (<code>--groups shared-rows</code>)." in report.html
 
 
 def test_features_are_in_the_order_of_their_importance(tmp_path):

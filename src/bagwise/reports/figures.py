@@ -120,7 +120,7 @@ def draw(plot: Callable, title: str, *, height: int = HEIGHT, marks: Callable | 
         plot(axis)
         plots.quiet(axis, **{"xlabel": axis.get_xlabel(), "ylabel": axis.get_ylabel()} | labels)
         axis.grid(color=INK, alpha=0.2, linewidth=1)
-        axis.locator_params("y", nbins=3 if height == SHORT else 5)
+        axis.locator_params("y", nbins=3 if height == SHORT else 5, integer=height == SHORT)  # counts, where short
         if axis.get_xscale() == "linear":
             axis.locator_params("x", nbins=5)
         if axis.get_legend() is not None:

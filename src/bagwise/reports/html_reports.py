@@ -18,7 +18,7 @@ import numpy as np
 from bagwise.bags import check_fit
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
-from bagwise.bags.shared_rows import shares_rows
+from bagwise.bags.shared_rows import SHARED_ROWS, shares_rows
 from bagwise.bags.validation import counted
 from bagwise.evaluation import Results
 from bagwise.explanations.explanation import unwrapped
@@ -151,8 +151,8 @@ def worth_rows(label: str, judged: Worth | None) -> list[dict]:
 
 def _shared_rows(bags) -> list[str]:
     """Return a note where more than a few percent of the instances occur in several bags."""
-    shared = shares_rows(bags)
-    return [] if shared is None else [str(shared.describe())]
+    shared, option = shares_rows(bags), f"groups={SHARED_ROWS!r}"
+    return [] if shared is None else [f"{shared.describe()}.".replace(option, f"`{option}` (`--groups {SHARED_ROWS}`)")]
 
 
 # The report of an evaluation ----------------------------------------------------------------------------------------
@@ -462,6 +462,7 @@ def _tiles(held: HeldOut, judged: Worth | None, seconds: float) -> list[tuple[st
     return [*tiles, ("Prediction", duration(seconds), "a bag, where this report was written")]
 
 
+CHOSEN = "chosen: this model"
 OUTCOMES = {"blended": "in the blend", "tried": "compared", "dropped": "given up early", "skipped": "not tried"}
 
 
@@ -472,15 +473,20 @@ def _members(model) -> dict | None:
         return None
     rows, metric = model.trials_, get_metric(error_of(model))
     if getattr(model, "kind_", None) == "blend":  # its error is of blends that were decided without the fold
-        rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": "chosen: this model"}]
+        rows = [*rows, {"member": "the blend", "error": model.scores_["error"], "status": CHOSEN}]
     rows = sorted(rows, key=lambda row: metric.loss(row["error"]) if is_known(row["error"]) else np.inf)
 
     def of(key: str) -> list:
         return [row.get(key) for row in rows]
 
+    # a member that was not tried took no time
+    seconds = {key: [value or None for value in of(key)] for key in ("fit_seconds", "predict_seconds")}
     weights = [weight or 0.0 for weight in of("weight")]
     marks = ["★ best" if row is rows[0] and is_known(row["error"]) else "" for row in rows]
-    outcomes = zip([OUTCOMES.get(status, status) for status in of("status")], of("why"), strict=True)
+    outcomes = [
+        CHOSEN if weight == 1 else OUTCOMES.get(status, status) + (f": {why}" if why else "")
+        for status, weight, why in zip(of("status"), weights, of("why"), strict=True)
+    ]
     note = "of all held-out bags, each predicted without its fold, ± its standard error"
     columns = filled(
         replace(texts("member", of("member")), marks=marks),
@@ -493,8 +499,8 @@ def _members(model) -> dict | None:
             "share in the prediction of the blend",
             [share_bar(weight) if weight else "" for weight in weights],
         ),
-        numbers("time to fit", of("fit_seconds"), shown=duration, note="all folds together"),
-        numbers("to predict", of("predict_seconds"), shown=duration, note="all folds together"),
-        texts("outcome", [": ".join(filter(None, pair)) for pair in outcomes]),
+        numbers("time to fit", seconds["fit_seconds"], shown=duration, note="all folds together"),
+        numbers("to predict", seconds["predict_seconds"], shown=duration, note="all folds together"),
+        texts("outcome", outcomes),
     )
     return {"columns": columns, "text": model.summary()}

@@ -299,6 +299,8 @@ def judgement(comparison: Worth | None) -> dict:
     if comparison.better:
         which = "that error" if comparison.rival == MEAN else f"the error of {comparison.rival}"
         gain = f"{percent(comparison.gain)} of {which} is saved, which is more than chance"
+    elif comparison.gain < -0.005:
+        gain = f"the error of the model is {percent(-comparison.gain)} higher than that of {comparison.rival}"
     elif comparison.gain <= 0:
         gain = f"the model is no better than {comparison.rival}"
     sentences = [f"{errors}: {gain}."]

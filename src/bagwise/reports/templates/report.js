@@ -17,7 +17,8 @@
     return node;
   }
 
-  const short = (value) => (value === null ? "–" : String(Number(value.toPrecision(4))).replace("-", "−"));
+  const rounded = (value) => (value && Math.abs(value) < 1e-4 ? value.toExponential(3) : String(Number(value.toPrecision(4))));
+  const short = (value) => (value === null ? "–" : rounded(value).replaceAll("-", "−"));
 
   // Sorting -------------------------------------------------------------------------------------------------
 
@@ -146,6 +147,7 @@
     const alike = data.columns[c] === "contribution" ? values.reduce((sum, one) => sum + one, 0) / values.length : 0;
     const far = values.map((value, i) => [Math.abs(value - alike), i]);
     far.sort((a, b) => b[0] - a[0]);
+    if (far[0][0] - far[far.length - 1][0] <= 1e-6 * Math.abs(mean(values))) return []; // all alike
     return far.slice(0, Math.min(MATTERED, Math.ceil(values.length / 3))).map((pair) => pair[1]);
   }
 
@@ -156,15 +158,16 @@
       const values = bag.features[j];
       const known = values.filter((value) => value !== null);
       const chosen = top.map((i) => values[i]).filter((value) => value !== null);
-      if (!known.length || !chosen.length) return null;
+      if (!known.length || (top.length && !chosen.length)) return null;
       const [low, high] = [Math.min(...known), Math.max(...known)];
-      const gap = high > low ? Math.abs(mean(chosen) - mean(known)) / (high - low) : 0;
+      const gap = high > low && chosen.length ? Math.abs(mean(chosen) - mean(known)) / (high - low) : 0;
       return { name, known, chosen, low, high, gap };
     });
     const shown = rows.filter((row) => row !== null).sort((a, b) => b.gap - a.gap).slice(0, FEATURES);
     return shown.map(({ name, known, chosen, low, high }) => {
       const at = (value) => (high > low ? 2 + (196 * (value - low)) / (high - low) : 100).toFixed(1);
-      const label = `${name}: from ${short(low)} to ${short(high)} in the bag; ${chosen.map(short).join(", ")} in the instances that mattered most`;
+      const most = chosen.length ? `; ${chosen.map(short).join(", ")} in the instances that mattered most` : "";
+      const label = `${name}: from ${short(low)} to ${short(high)} in the bag${most}`;
       const plot = draw("svg", { viewBox: "0 0 200 20", preserveAspectRatio: "none", role: "img", "aria-label": label });
       plot.append(draw("path", { d: known.map((value) => `M${at(value)} 6V16`).join(""), class: "rug" }));
       plot.append(draw("path", { d: chosen.map((value) => `M${at(value)} 1V19`).join(""), class: "rug top" }));
@@ -256,8 +259,8 @@
     });
     const top = mattered(data, bag);
     if (data.features.length) {
-      const which = top.map((i) => bag.instances[i]).join(", ");
-      parts.push(make("h4", {}, "Feature values ", make("span", {}, `– a line per instance; tall: ${top.length === 1 ? "instance" : "instances"} ${which}, which mattered most`)));
+      const which = top.length ? `; tall: ${top.length === 1 ? "instance" : "instances"} ${top.map((i) => bag.instances[i]).join(", ")}, which mattered most` : "";
+      parts.push(make("h4", {}, "Feature values ", make("span", {}, `– a line per instance${which}`)));
       parts.push(...features(data, bag, top));
     }
     if (data.axes.length) {
