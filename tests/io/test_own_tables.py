@@ -137,6 +137,8 @@ def test_wrong_columns_are_refused(what):
         bw.load(pixels(crop=CROPS), bag="plot", **{what: "crops"})
     with pytest.raises(ValueError, match=f"column 'plot' has another role; it cannot be in {what} as well"):
         bw.load(pixels(crop=CROPS), bag="plot", **{what: "plot"})
+    with pytest.raises(ValueError, match="no column 'sown_sine', nor a column 'sown' of dates to make it from; the"):
+        bw.load(pixels(), bag="plot", features=["red", "sown_sine"])
     with pytest.raises(ValueError, match="there is a column 'crop=rye' already; rename it"):
         bw.load(pixels(**{"crop": CROPS, "crop=rye": 1.0}), bag="plot", categories="crop")
     with pytest.raises(ValueError, match="column 'empty' has no values; leave it out"):
@@ -196,6 +198,11 @@ def test_bags_and_targets_without_a_partner_are_counted_and_named():
         (yields(), {"bag": None}, "bag= is needed: the column that says which bag a row belongs to"),
         (yields(), {"bag": "field"}, "there is no column 'field'; the columns are 'plot', 'red', 'nir'"),
         (yields(**{"yield": ["n/a?", *"12345678901"]}), {"target": "yield"}, r"missing with fill_values=\['n/a\?'\]$"),
+        (
+            yields(rain=["7", "n/a?", *map(str, range(10))]),
+            {"target": "yield", "bag_features": "rain"},
+            r"column 'rain' is String: 'n/a\?' in row 1 ",
+        ),
         (yields(rain=1.0), {}, r"targets has several columns of numbers \(yield, rain\); name the target with target="),
         (yields(red=1.0), {"bag_features": "red"}, "column 'red' is in the table and in targets; drop it"),
         (yields(plot=["001", *PLOTS[1:]]), {}, "bag '001' has several rows in targets; a second table has one row"),

@@ -187,6 +187,8 @@ def refuse_unknown(names, columns, used=(), parameter: str = "features", derived
     same = [name for name in free if name.lower() == str(missing).lower()]
     near = next(iter(same or get_close_matches(str(missing), free, n=1)), None)
     hint = f" (did you mean {near!r}?)" if near else ""
+    stem, _, part = str(missing).rpartition("_")
+    hint += f", nor a column {stem!r} of dates to make it from" if stem and part in DATE_PARTS else ""
     raise ParameterError(parameter, f"there is no column {missing!r}{hint}; {listed}")
 
 

@@ -76,6 +76,10 @@ def join(table, roles: Roles) -> tuple:
     if len(ids_without_bag):
         rows = f"rows of {source} have" if len(ids_without_bag) > 1 else f"row of {source} has"
         notes.append(f"{len(ids_without_bag):,} {rows} no bag (the first is {label(ids_without_bag[0])})")
+    encoded = [*roles.category_list, *as_list(roles.dates)]
+    for name in roles.covariate_list:
+        if name in columns and name not in encoded:  # here, where rows are those of the second table
+            refuse_not_numeric(second, name, "a bag feature", "bag_features")
     used = {name for name in columns if any(is_made_of(name, role) for role in roles.asked())}
     unused = [] if roles.bag_features == "auto" else [name for name in columns if name not in used]
     if unused:
