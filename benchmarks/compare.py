@@ -273,7 +273,8 @@ class Table:
 
     def _size(self, name: str) -> str:
         size = self.sizes[name]
-        return f"{size['bags']:,} bags, {size['instances']:,} instances, {size['features']} features"
+        plural = "" if size["features"] == 1 else "s"
+        return f"{size['bags']:,} bags, {size['instances']:,} instances, {size['features']} feature{plural}"
 
 
 def commit() -> str:
@@ -290,7 +291,7 @@ def head() -> str:
     return (
         "# Comparison\n\n"
         f"Written by `benchmarks/compare.py` on {date.today()}: {packages}, Python {platform.python_version()}, "
-        f"{os.cpu_count()} cores. In bold, our methods; whatever is chosen is chosen inside the training bags. "
+        f"{os.cpu_count()} cores. Methods of bagwise are in bold; all settings are chosen inside the training bags. "
         "Smaller is better everywhere. Seconds are of one fit and its predictions, on one thread.\n"
     )
 
