@@ -149,8 +149,8 @@ def _choice(model) -> str:
     error = f"held-out {get_metric(model.metric).label} {scores['error']:.4g}"
     mean = f"{scores['mean_error']:.4g} for the mean of the targets"
     if model.kind_ == "blend":
-        single = f"{scores['single_error']:.4g} for the single best member, chosen without the fold it predicts"
-        return f"Blend: {_named_weights(model.weights_)} ({error}; {single}; {mean})."
+        single = f"{scores['single_error']:.4g} for the best member, both chosen without the fold that they predict"
+        return f"Blend: {_named_weights(model.weights_)} ({error}, and {single}; {mean})."
     (name,) = (name for name, weight in model.weights_.items() if weight > 0)
     if name == MEAN:
         text = "Neither the blend nor the best member, decided without the held-out fold, beats the mean of the targets"
