@@ -300,6 +300,7 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
     for repeat in range(as_repeats(repeats, 1)):
         with Passes(executor) as passes:
             data = TrainingData.of(scan, passes)
+            sizes = {"bags": len(data), "instances": int(data.sizes.sum()), "features": data.n_features}
             fold = data.folds(folds, seed + repeat)
             for entry in entries:
                 for k in range(int(fold.max()) + 1):
@@ -312,7 +313,6 @@ def evaluate_scan(scan, methods, *, repeats, folds, metric, executor, random_sta
                     outcome = {"settings": [""], "scores": scores, "seconds": held.fit_seconds + held.predict_seconds}
                     results.append((about, finish(about, outcome)))
     written = {entry.name: {"estimator": describe(entry.make(seed)), "settings": "({})"} for entry in entries}
-    sizes = {"bags": len(data), "instances": int(data.sizes.sum()), "features": data.n_features}
     names = {"name": name, "hash": None, "id_name": scan.bag, "target_name": scan.target}
     record = make_record(
         data=names | sizes | {"ids": [], "sizes": []},
