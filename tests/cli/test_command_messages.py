@@ -64,7 +64,7 @@ FAILS = [
         "column 'b' is String; the model was fitted with numbers in this column",
     ),
     ((*IMPORTANCE, "--group", "a,b"), "Write a name and its columns, as in angles=sza,vza"),
-    ((*IMPORTANCE, "--group", "both=a,z"), "the group 'both' names the unknown column 'z'; there are a, b, c"),
+    ((*IMPORTANCE, "--group", "both=a,z"), "the group 'both' names the unknown column 'z'; the columns are a, b, c"),
     ((*IMPORTANCE, "--part", "variance"), "parts must be some of 'whole', 'mean', 'spread'"),
     (("datasets", "aerosl"), "there is no data set 'aerosl'; did you mean 'aerosol'"),
     (("datasets", "mean", "--out", "p.xlsx"), "'p.xlsx' should end in .csv or .parquet or .npz"),

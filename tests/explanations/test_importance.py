@@ -144,7 +144,7 @@ def test_weights_of_bags_decide_which_errors_count():
 
 def test_what_is_refused():
     with pytest.raises(
-        ValueError, match="the group 'bands' names the unknown column 'swir'; there are red, nir, noise"
+        ValueError, match="the group 'bands' names the unknown column 'swir'; the columns are red, nir, noise"
     ):
         bw.importance(MODEL, BAGS, Y, groups={"bands": ["red", "swir"]})
     with pytest.raises(ValueError, match="the group 'bands' names no column"):

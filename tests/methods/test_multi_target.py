@@ -44,8 +44,9 @@ def test_the_columns_of_a_frame_name_the_targets_and_its_index_the_bags():
     model = bw.MultiTarget("aggregated").fit(BAGS, frame)
     np.testing.assert_array_equal(model.predict(BAGS), bw.MultiTarget("aggregated").fit(BAGS, BOTH).predict(BAGS))
     assert model.target_names_ == ["a", "b"] and not hasattr(model, "predict_interval")
-    with pytest.raises(ValueError, match=r"this model has 2 targets \(a, b\), and an explanation is of one"):
-        bw.explain(model, BAGS)
+    for function, arguments in (("explain", [BAGS]), ("importance", [BAGS, BOTH]), ("predict_subset", [BAGS, "a > 0"])):
+        with pytest.raises(ValueError, match=rf"this model has 2 targets \(a, b\), and {function} takes a model"):
+            getattr(bw, function)(model, *arguments)
     assert len(bw.explain(model.estimators_[0], BAGS).values) == BAGS.n_instances
 
 

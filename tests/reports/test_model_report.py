@@ -1,6 +1,7 @@
 """The report of one fitted model, and of data too large to show whole."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.metrics import root_mean_squared_error
 from tests.helpers.page_reading import Report
@@ -40,6 +41,18 @@ def test_held_out_predictions_are_scored(tmp_path):
     assert f"RMSE {shown(root_mean_squared_error(y, guess))} on bags it never saw" in report.text
     assert "The learned function" in report.text and "each of the 30 bags was predicted by a model" in report.text
     assert report.values("bag-table", "error") == sorted(np.abs(y - guess), reverse=True)
+
+
+def test_targets_and_held_out_predictions_are_aligned_by_bag_id(tmp_path):
+    bags, y = sample(30, ids=[f"bag {i}" for i in range(30)])
+    model, guess = bw.method("aggregated").fit(bags, y), np.round(y, 1)
+    turned = [pd.Series(values, index=bags.ids)[::-1] for values in (y, guess)]
+    report = write(tmp_path, model, bags, turned[0], held_out=turned[1])
+    assert report.values("bag-table", "error") == sorted(np.abs(y - guess), reverse=True)
+    several = bw.MultiTarget("aggregated").fit(bags, pd.DataFrame({"a": y, "b": guess}))
+    frame = pd.DataFrame({"a": y, "b": guess}, index=bags.ids)
+    texts = [write(tmp_path, several, bags, y).text.partition("Prediction")[0] for y in (frame.to_numpy(), frame[::-1])]
+    assert texts[0] == texts[1]
 
 
 def test_the_residuals_of_intervals_are_held_out(tmp_path):

@@ -78,6 +78,15 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
     return values
 
 
+def refuse_several_targets(model, function: str) -> None:
+    """Raise an error if a model has several targets."""
+    if hasattr(model, "target_names_"):
+        raise ValueError(
+            f"this model has {len(model.estimators_)} targets ({', '.join(model.target_names_[:5])}), and {function} "
+            "takes a model of one target; pass model.estimators_[0] for the first"
+        )
+
+
 def by_rows(stage) -> bool:
     """Return whether a stage treats each instance separately, whatever bag it is in."""
     return isinstance(stage, EachInstance | OutOfFold | OutOfFoldUnion)
@@ -245,11 +254,7 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     """
     if kind not in ("auto", *KINDS):
         raise ValueError(f"kind must be 'auto', {', '.join(map(repr, KINDS))}, not {kind!r}")
-    if hasattr(model, "estimators_") and hasattr(model, "target_names_"):
-        raise ValueError(
-            f"this model has {len(model.estimators_)} targets ({', '.join(model.target_names_[:5])}), and an "
-            "explanation is of one; explain(model.estimators_[0], bags) is that of the first"
-        )
+    refuse_several_targets(model, "explain")
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
     bags = compared(bags)  # by predict, which has warned

@@ -16,7 +16,7 @@ from bagwise.bags.checks import compared
 from bagwise.bags.folds import count_units, units_of
 from bagwise.bags.segments import segment_cumsum, segment_sum
 from bagwise.execution.progress import is_watched, progress_display
-from bagwise.explanations.explanation import unwrapped
+from bagwise.explanations.explanation import refuse_several_targets, unwrapped
 from bagwise.intervals.calibration import keeps_folds
 from bagwise.io.table_output import Table, Text
 from bagwise.metrics import get_metric
@@ -188,6 +188,7 @@ def importance(
     parts, judge = tuple(part for part in PARTS if part in parts), get_metric(metric, point=True)
     if isinstance(repeats, bool) or not isinstance(repeats, int | np.integer) or repeats < 1:
         raise ValueError(f"repeats must be a whole number above zero, not {repeats!r}")
+    refuse_several_targets(model, "importance")
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     y, weight = check_targets(y, bags), check_weights(sample_weight, bags)
     if count_units(bags) < 4:
@@ -247,7 +248,7 @@ def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, tuple[li
         if unknown or not members:
             problem = f"the unknown column {unknown[0]!r}" if unknown else "no column"
             shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-            raise ValueError(f"the group {group!r} names {problem}; there are {shown}")
+            raise ValueError(f"the group {group!r} names {problem}; the columns are {shown}")
         columns[str(group)] = [names.index(str(column)) for column in members]
         grouped |= set(columns[str(group)])
     for j, name in enumerate(names):

@@ -11,7 +11,7 @@ from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import compared
 from bagwise.bags.segments import segment_sum
 from bagwise.bags.validation import label
-from bagwise.explanations.explanation import instance_values, marked_part, unwrapped
+from bagwise.explanations.explanation import instance_values, marked_part, refuse_several_targets, unwrapped
 from bagwise.intervals.calibration import gives_std
 from bagwise.io.conditions import as_where
 from bagwise.io.table_output import Table
@@ -116,9 +116,11 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     >>> bool(np.abs(old.prediction - truth).max() < 0.05)
     True
     """
+    refuse_several_targets(model, "predict_subset")
     inner = unwrapped(model)
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    if isinstance(where, str | list | tuple):
+    is_condition = isinstance(where, str | list | tuple)
+    if is_condition:
         selected = as_where(where).holds(_columns(bags))
     else:
         selected = np.asarray(where)
@@ -132,7 +134,8 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
     counts = segment_sum(selected.astype(np.int64), bags.offsets)
     there = counts > 0
     if not there.any():
-        raise ValueError(f"no instance of {len(bags):,} bags satisfies where={where!r:.200}; relax the condition")
+        condition = f"where={where!r:.200}" if is_condition else "where"
+        raise ValueError(f"no instance of {len(bags):,} bags satisfies {condition}; relax the condition")
     inner.predict(bags)  # warns of values that are odd
     inner = without_limits(inner)
     parts = instance_values(inner, compared(bags))["contributions"]

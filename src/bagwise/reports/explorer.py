@@ -9,7 +9,7 @@ import numpy as np
 
 from bagwise.bags import Bags
 from bagwise.bags.segments import segment_mean, segment_sum
-from bagwise.bags.validation import counted
+from bagwise.bags.validation import aligned, counted
 from bagwise.evaluation.plan import Entry, as_entries, describe_setting
 from bagwise.evaluation.selection import fit
 from bagwise.explanations import explain
@@ -181,7 +181,7 @@ def find_data(results, data, bags, y) -> tuple[Bags | None, np.ndarray | None, s
 
 def _same_data(results, bags: Bags, y, name: str) -> np.ndarray:
     """Return the targets; refuse bags and targets that are not those of the run."""
-    y = None if y is None else np.asarray(y, dtype=np.float64)
+    y = None if y is None else np.asarray(aligned(y, bags), dtype=np.float64)
     if y is None or of_data(bags, y) != results.record["data"]["hash"]:
         raise ValueError(f"{name} is not what it was when the run was made: the hash of its bags and targets differs")
     return y

@@ -15,11 +15,11 @@ from time import perf_counter
 
 import numpy as np
 
-from bagwise.bags import check_fit
+from bagwise.bags import check_bags, check_fit
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.shared_rows import SHARED_ROWS, shares_rows
-from bagwise.bags.validation import counted
+from bagwise.bags.validation import aligned, counted
 from bagwise.evaluation import Results
 from bagwise.explanations.explanation import unwrapped
 from bagwise.io.atomic_files import replace_file
@@ -350,8 +350,13 @@ def write_model_report(
     'model.html'
     """
     about = {"name": name, "method": method, "command": command}
+    bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
+    given = {"y": y, "held_out": held_out, "fold": fold, "std": std}
+    y, held_out, fold, std = (
+        None if values is None else np.asarray(aligned(values, bags, parameter)) for parameter, values in given.items()
+    )
     if hasattr(model, "target_names_"):
-        content = _several(model, bags, np.asarray(y, dtype=np.float64), held_out, about)
+        content = _several(model, bags, y.astype(np.float64), held_out, about)
     else:
         content = _content(model, bags, y, held_out=held_out, fold=fold, std=std, **about)
     return write_page(path, content)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.stats import binom
-from sklearn.utils import check_array, column_or_1d
+from sklearn.utils import column_or_1d
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.segments import segment_quantiles
-from bagwise.bags.validation import label
+from bagwise.bags.validation import aligned, label
 from bagwise.explanations.explanation import function_on_grid
 from bagwise.intervals.order_statistics import fifths
 from bagwise.metrics import get_metric
@@ -67,7 +67,9 @@ def columns(**named) -> list[np.ndarray]:
     """Return the arrays as columns of numbers; raise an error for unequal lengths or non-finite values."""
     (first, length), arrays = next((name, len(values)) for name, values in named.items()), []
     for name, values in named.items():
-        array = check_array(np.asarray(values, dtype=np.float64), ensure_2d=False, input_name=name)
+        array = np.asarray(values, dtype=np.float64)
+        if not (array.size and np.isfinite(array).all()):
+            raise ValueError(f"{name} must hold finite numbers, at least one; drop what is missing before drawing")
         if len(array) != length:
             raise ValueError(f"{name} has {len(array)} values and {first} has {length}; they must match")
         arrays.append(column_or_1d(array))
@@ -245,7 +247,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
     """
     bags = check_bags(bags, allow_weights=True, apart=True)
     target = _target_name(y, target or (bags.target_name if isinstance(bags.target_name, str) else None))
-    (y,) = columns(y=y)
+    (y,) = columns(y=aligned(y, bags))
     if len(y) != len(bags):
         raise ValueError(f"y has {len(y)} values for {len(bags)} bags; give one per bag")
     if values is None:
