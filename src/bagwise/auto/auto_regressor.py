@@ -27,12 +27,12 @@ from bagwise.bags.validation import check_options, whole_number
 from bagwise.execution.resources import one_thread
 from bagwise.io.table_output import Text
 from bagwise.metrics import get_metric
-from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.pipeline import BagModel
 
 TRANSFORMED = 2  # members on which a transform of the targets is tried
 
 
-class AutoRegressor(FittedDisplay, RegressorMixin, BaseEstimator):
+class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
     r"""Try a small, diverse set of methods on folds of bags, and blend those that lower the held-out error.
 
     Each member m is fitted without each fold of bags in turn (groups stay together, in all inner loops as well) and

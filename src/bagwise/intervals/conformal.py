@@ -37,7 +37,7 @@ from bagwise.intervals.order_statistics import (
     units_needed,
 )
 from bagwise.intervals.scales import BagQuantiles, BagScale, Constant, Fitted, fold_quantiles, model_std
-from bagwise.regressors.pipeline import FittedDisplay, first_step
+from bagwise.regressors.pipeline import BagModel, first_step
 
 # Minimum number of bags (groups), so that two remain for training after those held out for scores and for the scale.
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
@@ -49,7 +49,7 @@ INNER_FOLDS = 5  # of the training part of a split
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
 
-class Intervals(FittedDisplay, RegressorMixin, BaseEstimator):
+class Intervals(BagModel, RegressorMixin, BaseEstimator):
     r"""Wrap a bag regressor and add intervals around its predictions that cover the target with probability ``level``.
 
     Held-out predictions measure the error on new bags. No distribution is assumed, only that bags (groups, if the bags

@@ -13,12 +13,12 @@ from bagwise.bags import Bags, check_bags, check_targets, check_weights, remembe
 from bagwise.bags.frames import unframe
 from bagwise.bags.validation import ParameterError, name_bags, unmask
 from bagwise.methods.catalogue import method
-from bagwise.regressors.pipeline import FittedDisplay
+from bagwise.regressors.pipeline import BagModel
 
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
 
-class MultiTarget(FittedDisplay, RegressorMixin, BaseEstimator):
+class MultiTarget(BagModel, RegressorMixin, BaseEstimator):
     """One model per target, all of the same method, seed and folds.
 
     A bag whose target is missing (NaN) in one column is left out of that model alone. Folds depend on the ids of the

@@ -5,10 +5,10 @@ from __future__ import annotations
 from sklearn.ensemble import VotingRegressor
 
 from bagwise.bags import check_fit, check_weights
-from bagwise.regressors.pipeline import BagScore
+from bagwise.regressors.pipeline import BagModel
 
 
-class MeanRegressor(BagScore, VotingRegressor):
+class MeanRegressor(BagModel, VotingRegressor):
     """Mean of bag regressors: scikit-learn's VotingRegressor, whose ``fit`` takes a weight per bag.
 
     Parameters

@@ -85,11 +85,12 @@ def without_limits(model):
     return model
 
 
-class BagScore:
-    """Mixin of bag regressors: R² of predictions, with targets aligned by bag id, and predictions as a data frame.
+class BagModel:
+    """Mixin of bag regressors: R² of predictions by bag id, predictions as a data frame, and a short ``repr``.
 
     As scikit-learn does for ``set_output``, it wraps the methods of each subclass: ``predict(bags, as_frame=True)``
-    returns a data frame with the bag ids, and so does ``predict_interval``.
+    returns a data frame with the bag ids, and so does ``predict_interval``. The ``repr`` of a fitted estimator is also
+    shown above its diagram in a notebook.
     """
 
     def __init_subclass__(cls, **options):
@@ -118,34 +119,6 @@ class BagScore:
         bags = bags if isinstance(bags, Bags) else as_bags(bags)
         predicted = self.predict(bags)  # type: ignore[attr-defined]
         return r2_score(check_targets(y, bags), predicted, sample_weight=check_weights(sample_weight, bags))
-
-
-def _with_frame(predict, columns: tuple[str, str]):
-    """Return the method with an option ``as_frame``: whether to return a data frame with the bag ids."""
-
-    @wraps(predict)
-    def with_frame(self, bags, *arguments, as_frame: bool = False, **options):
-        if not as_frame:
-            return predict(self, bags, *arguments, **options)
-        bags = bags if isinstance(bags, Bags) else as_bags(bags)
-        values = predict(self, bags, *arguments, **options)
-        values = np.column_stack(values if isinstance(values, tuple) else [values])
-        targets = getattr(self, "target_names_", None)
-        names = columns if targets is None else [f"{name}_prediction" for name in targets]
-        if values.shape[1] > len(names):
-            raise ValueError("as_frame=True takes predictions and standard deviations, not covariances; leave it out")
-        frame = dict(zip(names, values.T, strict=False))
-        return to_frame({own_name(bags.id_name, "bag", frame): bags.ids} | frame)
-
-    parameters = list(signature(predict).parameters.values())
-    end = len(parameters) - (parameters[-1].kind is Parameter.VAR_KEYWORD)
-    parameters.insert(end, Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool"))
-    with_frame.__signature__ = signature(predict).replace(parameters=parameters)
-    return with_frame
-
-
-class FittedDisplay(BagScore):
-    """Mixin for a short ``repr`` of a fitted estimator, also shown above its diagram in a notebook."""
 
     def _error_text(self) -> str | None:
         """Return a line with the error on left-out bags, or None if fitting computed none."""
@@ -178,6 +151,30 @@ class FittedDisplay(BagScore):
         return f"<p>{'<br>'.join([f'<strong>{title}</strong>', *details])}</p>{diagram}"
 
 
+def _with_frame(predict, columns: tuple[str, str]):
+    """Return the method with an option ``as_frame``: whether to return a data frame with the bag ids."""
+
+    @wraps(predict)
+    def with_frame(self, bags, *arguments, as_frame: bool = False, **options):
+        if not as_frame:
+            return predict(self, bags, *arguments, **options)
+        bags = bags if isinstance(bags, Bags) else as_bags(bags)
+        values = predict(self, bags, *arguments, **options)
+        values = np.column_stack(values if isinstance(values, tuple) else [values])
+        targets = getattr(self, "target_names_", None)
+        names = columns if targets is None else [f"{name}_prediction" for name in targets]
+        if values.shape[1] > len(names):
+            raise ValueError("as_frame=True takes predictions and standard deviations, not covariances; leave it out")
+        frame = dict(zip(names, values.T, strict=False))
+        return to_frame({own_name(bags.id_name, "bag", frame): bags.ids} | frame)
+
+    parameters = list(signature(predict).parameters.values())
+    end = len(parameters) - (parameters[-1].kind is Parameter.VAR_KEYWORD)
+    parameters.insert(end, Parameter("as_frame", Parameter.KEYWORD_ONLY, default=False, annotation="bool"))
+    with_frame.__signature__ = signature(predict).replace(parameters=parameters)
+    return with_frame
+
+
 def _is_fitted(model) -> bool:
     try:
         check_is_fitted(model)
@@ -186,7 +183,7 @@ def _is_fitted(model) -> bool:
     return True
 
 
-class BagRegressor(TargetLimits, FittedDisplay, RegressorMixin, BaseEstimator):
+class BagRegressor(TargetLimits, BagModel, RegressorMixin, BaseEstimator):
     """Base of regressors on bags. A subclass has ``_fit(bags, y, weight)`` and ``_predict(bags)``.
 
     Both receive checked bags. ``y`` is float64, and ``weight`` has mean one over the bags of positive weight.
@@ -293,7 +290,7 @@ class AdditiveMixin:
         return self.limited_contributions(parts, bags)
 
 
-class BagPipeline(FittedDisplay, Pipeline):
+class BagPipeline(BagModel, Pipeline):
     """scikit-learn Pipeline that passes ``sample_weight``, a weight per bag, to each step whose ``fit`` takes it.
 
     Parameters
