@@ -281,6 +281,11 @@ class PhaseMean(Embedding):
     bandwidth, kernel, random_state
         As in `FourierFeatures`, whose frequencies are used.
 
+    Attributes
+    ----------
+    fourier_ : FourierFeatures
+        Fitted on the instances.
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw

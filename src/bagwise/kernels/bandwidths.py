@@ -104,6 +104,10 @@ class MedianDistance(BaseEstimator):
         The median is over all pairs of this many instances, sampled with equal weight per bag.
     random_state : int, default 0
 
+    Attributes
+    ----------
+    bandwidth_ : float
+
     Examples
     --------
     >>> import numpy as np

@@ -28,6 +28,7 @@ from bagwise.bags.segments import (
 from bagwise.bags.validation import check_options
 from bagwise.execution.resources import one_thread
 from bagwise.instances.out_of_fold import fit_options, seeded
+from bagwise.kernels.formulas import mean_and_scale
 from bagwise.regressors.pipeline import BagRegressor
 
 ROW_BY_ROW = partial(np.einsum, "ij,j...->i...")  # a row does not depend on the others, unlike in a matrix product
@@ -93,12 +94,10 @@ class Gate(BaseEstimator):
 
     def begin(self, bags: Bags) -> Gate:
         """Set equal chances and the initial weights of `fit`."""
-        X = bags.instances
-        self.centre_, deviation = X.mean(axis=0), X.std(axis=0)
-        self.scale_ = np.where(deviation > 1e-12 * np.abs(X).max(axis=0), deviation, np.inf)  # a constant says nothing
-        inner = np.random.default_rng(self.random_state).normal(size=(X.shape[1] + 1) * self.hidden)
-        outer = np.zeros(self.hidden if self.hidden else X.shape[1])
-        self.theta_ = np.concatenate([inner / np.sqrt(X.shape[1]), outer])
+        self.centre_, self.scale_ = mean_and_scale(bags.instances, constant=np.inf)  # a constant says nothing
+        d = bags.n_features
+        inner = np.random.default_rng(self.random_state).normal(size=(d + 1) * self.hidden)
+        self.theta_ = np.concatenate([inner / np.sqrt(d), np.zeros(self.hidden or d)])
         return self
 
     def chances(self, bags: Bags) -> np.ndarray:

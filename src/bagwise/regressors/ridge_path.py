@@ -158,9 +158,9 @@ class RidgePath(RegressorMixin, BaseEstimator):
 
     def _judged(self, Z, y, w, groups, penalties, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
         """Return left-out errors per penalty, the index of the best, and its residuals (None for many blocks)."""
-        if self.kernel == "precomputed" and _are_few_and_large(groups, penalties):
-            without = _without_each(Z, y, w, self.fit_intercept, penalties, numbered(groups))
-            blocks = iter([(slice(0, len(y)), without)])
+        is_large = self.kernel == "precomputed" and len(y) >= MANY_ROWS and len(penalties) >= MANY_PENALTIES
+        if is_large and groups is not None and (unit := numbered(groups)).max() < FEW_GROUPS:
+            blocks = iter([(slice(0, len(y)), _without_each(Z, y, w, self.fit_intercept, penalties, unit))])
         else:
             path = self._path(Z, y, w) if path is None else path
             blocks = _blocks_left_out(path, Z, y, w, groups, penalties)
@@ -309,12 +309,6 @@ def _left_out(path, penalties: np.ndarray, w: np.ndarray, groups) -> np.ndarray:
             for rows in np.split(order, np.cumsum(np.bincount(unit))[:-1]):
                 left_out[rows] = _group_left_out(V[rows], factors, residual[rows])
         return np.where(w[:, None] > 0, left_out / np.sqrt(w)[:, None], 0.0)
-
-
-def _are_few_and_large(groups, penalties: np.ndarray) -> bool:
-    if groups is None or len(groups) < MANY_ROWS or len(penalties) < MANY_PENALTIES:
-        return False
-    return int(numbered(groups).max()) < FEW_GROUPS
 
 
 def _without_each(K, y, w, intercept: bool, penalties: np.ndarray, unit: np.ndarray) -> np.ndarray:

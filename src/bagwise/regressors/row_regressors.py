@@ -13,7 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.bags import weights_or_ones
 from bagwise.execution.resources import one_thread
-from bagwise.kernels.formulas import row_keys
+from bagwise.kernels.formulas import mean_and_scale, row_keys
 from bagwise.regressors.pipeline import TargetLimits
 from bagwise.regressors.ridge_path import linear
 
@@ -84,9 +84,7 @@ class LassoPath(RegressorMixin, BaseEstimator):
 
 def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return penalties, coefficients (columns, penalties) and intercepts; ``penalties`` may be their number."""
-    mean, centre = np.average(Z, axis=0, weights=w), np.average(y, weights=w)
-    scale = np.sqrt(np.average((Z - mean) ** 2, axis=0, weights=w))
-    scale = np.where(scale > 1e-12 * np.abs(Z).max(axis=0), scale, np.inf)
+    (mean, scale), centre = mean_and_scale(Z, w, constant=np.inf), np.average(y, weights=w)
     spread = np.sqrt(np.average((y - centre) ** 2, weights=w)) or 1.0
     root = np.sqrt(w / w.mean())
     X, target = root[:, None] * (Z - mean) / scale, root * (y - centre) / spread

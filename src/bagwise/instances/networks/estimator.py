@@ -194,7 +194,7 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
         checked = [_checked(*problem) for problem in problems]
         if len({X.shape[1] for X, *_ in checked}) > 1:
             raise ValueError("problems trained together must have the same number of features")
-        prepared = [_prepared(parts, recipe) for parts in checked]
+        prepared = [Problem.of(*parts, recipe, n_networks=parts[-1].max() + 1) for parts in checked]
         trained = self._train(prepared, recipe, n_jobs)
         regressor = clone(self).set_params(random_state=recipe.seed, n_jobs=n_jobs)
         return [
@@ -252,10 +252,6 @@ def _checked(X, y, fold, sample_weight) -> tuple:
     if len(labels) < 2:
         raise ValueError("cross-fitting needs at least two folds, but every row is in the same one")
     return X, y, weight, fold
-
-
-def _prepared(checked: tuple, recipe: Recipe) -> Problem:
-    return Problem.of(*checked, recipe, n_networks=checked[-1].max() + 1)
 
 
 def _assembled(folds, regressor, epochs: tuple[int, ...], data: tuple) -> CrossFit:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import block_diag, polar
 from sklearn.base import clone
@@ -19,20 +17,12 @@ PATH = np.pi / 2  # a quarter of the circle on which a standard normal moves: th
 FIRST_STEP, MOST_STEPS = 0.5, 64
 
 
-class Draws(NamedTuple):
-    """Draws (chains, draws, numbers), and the mean acceptance probability after warm-up."""
-
-    values: np.ndarray
-    acceptance: float
-
-    @property
-    def flat(self) -> np.ndarray:
-        """All draws of all chains, one row each."""
-        return self.values.reshape(-1, self.values.shape[-1])
-
-
-def hamiltonian(log_density, start, precision, *, frame=None, chains=4, warmup=200, draws=250, random_state=0) -> Draws:
+def hamiltonian(
+    log_density, start, precision, *, frame=None, chains=4, warmup=200, draws=250, random_state=0
+) -> tuple[np.ndarray, float]:
     r"""Draw from exp(log_density) by simulating the motion of a particle on the surface -log_density.
+
+    Return the draws, (chains, draws, numbers), and the mean acceptance probability after warm-up.
 
     ``log_density`` maps points (chains, numbers) to values and gradients. Positions are x = start + P^(-1/2) q, with P
     the ``precision``, so that a density close to N(start, P⁻¹) is close to a standard normal in q. Each draw has a
@@ -80,7 +70,7 @@ def hamiltonian(log_density, start, precision, *, frame=None, chains=4, warmup=2
         elif i >= warmup:
             values[:, i - warmup] = start + q @ spread
             rates.append(chance.mean())
-    return Draws(values, float(np.mean(rates)))
+    return values, float(np.mean(rates))
 
 
 def _leapfrog(at, q, momentum, gradient, step, n_steps):
@@ -179,12 +169,15 @@ class SampledShrinkage(PredictiveRegressor):
         frame = block_diag(polar(self.shrinkage_.coordinates_.axes)[0], np.eye(3))  # normal numbers at the landmarks
         options = {name: getattr(self, name) for name in ("chains", "warmup", "draws", "random_state")}
         with one_thread():
-            run = hamiltonian(posterior, start, posterior.information(start), frame=frame, **options)
-        self.draws_, self.acceptance_, self.rhat_ = run.values, run.acceptance, split_rhat(run.values)
-        linear = run.flat[:, :-2]  # (w, b)
+            draws, self.acceptance_ = hamiltonian(
+                posterior, start, posterior.information(start), frame=frame, **options
+            )
+        self.draws_, self.rhat_ = draws, split_rhat(draws)
+        flat = draws.reshape(-1, draws.shape[-1])
+        linear = flat[:, :-2]  # (w, b)
         self.weights_, self.intercept_ = linear.mean(axis=0)[:-1], float(linear[:, -1].mean())
         self.covariance_, self.square_ = np.cov(linear.T), (linear[:, :-1] ** 2).mean(axis=0)
-        self.variance_ = float(np.exp(run.flat[:, -1]).mean()) + FLOOR
+        self.variance_ = float(np.exp(flat[:, -1]).mean()) + FLOOR
 
     def _moments(self, bags):
         line = self.weights_, self.intercept_, self.variance_, self.covariance_
