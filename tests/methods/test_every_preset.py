@@ -11,7 +11,7 @@ SLOW = {"auto:default", "auto:quick", "auto:best", "auto:additive", "bmir:paper"
 
 
 def holed(n_bags: int, seed: int, missing: str = "impute") -> tuple[bw.Bags, np.ndarray]:
-    """Ragged bags with gaps, now and then of a column in a whole bag."""
+    """Ragged bags in groups, with a covariate and with gaps, now and then of a column in a whole bag."""
     rng = np.random.default_rng(seed)
     arrays = [rng.normal(size=(rng.integers(2, 6), 3)) for _ in range(n_bags)]
     y = np.array([array[:, 0].mean() for array in arrays])
@@ -19,7 +19,9 @@ def holed(n_bags: int, seed: int, missing: str = "impute") -> tuple[bw.Bags, np.
         array[rng.random(array.shape) < 0.15] = np.nan
         if rng.random() < 0.2:
             array[:, rng.integers(3)] = np.nan
-    return bw.from_arrays(arrays, missing=missing, feature_names=["a", "b", "c"]), y
+    groups = np.minimum(np.arange(n_bags), 52)  # `paper` has fifty folds of groups
+    bags = bw.from_arrays(arrays, missing=missing, feature_names=["a", "b", "c"], groups=groups)
+    return bags.with_covariates(y[:, None] + rng.normal(size=(n_bags, 1)), ["height"]), y
 
 
 def strange_bags() -> bw.Bags:
@@ -29,7 +31,8 @@ def strange_bags() -> bw.Bags:
         arrays += [rng.normal(size=(4, 3)) for _ in range(2)]
         arrays[-1][1, j], arrays[-2][2, j] = -9999.0, 1e6
     arrays += [np.array([corner, corner]) for corner in np.array(np.meshgrid(*[[-50.0, 50.0]] * 3)).reshape(3, -1).T]
-    return bw.from_arrays(arrays, feature_names=["a", "b", "c"])
+    bags = bw.from_arrays(arrays, feature_names=["a", "b", "c"])
+    return bags.with_covariates(rng.normal(size=(len(bags), 1)), ["height"])
 
 
 def presets():
@@ -47,14 +50,14 @@ def test_declared_gaps_are_imputed_and_no_instance_carries_a_bag_away(name):
     model = brief(bw.method(name)).fit(train, y)
     predictions = model.predict(new)
     assert np.isfinite(predictions).all()
-    assert list(model.feature_names_in_) == ["a", "b", "c"]
+    assert list(model.feature_names_in_)[:3] == ["a", "b", "c"]
     alone = np.concatenate([model.predict(new[[i]]) for i in range(3)])
     np.testing.assert_allclose(alone, predictions[:3], rtol=1e-6, atol=1e-6)
     if name.partition(":")[2] not in (*AS_PUBLISHED, "sum"):  # a sum grows with the bag; its rate has the limits
         low, high = y.min() - 0.5 * np.ptp(y), y.max() + 0.5 * np.ptp(y)
         strange = model.predict(strange_bags())
         assert strange.min() >= low - 1e-9 and strange.max() <= high + 1e-9
-    filled = bw.Bags(np.nan_to_num(train.instances), train.offsets, feature_names=["a", "b", "c"], missing="impute")
+    filled = train.replace(np.nan_to_num(train.instances), feature_names=train.feature_names)
     assert np.isfinite(brief(bw.method(name)).fit(filled, y).predict(new)).all()  # gaps in new bags alone
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.ensemble._hist_gradient_boosting import binning
 
 import bagwise as bw
 from bagwise.regressors import BoostedTrees
@@ -45,17 +44,3 @@ def test_statistics_of_few_bags_beat_the_mean(n):
     model = bw.method("statistics").fit(bags[:n], y[:n])
     errors = np.mean((model.predict(bags[n:]) - y[n:]) ** 2)
     assert errors < 0.7 * np.mean((y[:n].mean() - y[n:]) ** 2)
-
-
-def test_columns_are_binned_in_one_thread(monkeypatch):
-    """Several threads of scikit-learn reset the filters of warnings at a time: a warning by luck, filters lost."""
-    seen = []
-
-    class Counted(binning.Parallel):
-        def __init__(self, n_jobs, **options):
-            seen.append(n_jobs)
-            super().__init__(n_jobs, **options)
-
-    monkeypatch.setattr(binning, "Parallel", Counted)
-    BoostedTrees(**OPTIONS).fit(Z, Y)
-    assert seen == [1]

@@ -51,13 +51,6 @@ def test_groups_carried_by_the_bags_are_left_out_together():
     assert model.leave_one_out_error(tied, y) > 0.8 * y.var() > 1.2 * model.leave_one_out_error(loose, y)
 
 
-def test_contributions_add_up_to_the_prediction():
-    model = EmbeddingRidge(grid=GRID).fit(BAGS, SPREADS)
-    for bags in (BAGS, NEW):
-        parts = model.contributions(bags)
-        np.testing.assert_allclose(np.add.reduceat(parts, bags.offsets[:-1]), model.predict(bags), atol=1e-9)
-
-
 @pytest.mark.filterwarnings("ignore:the kernel")
 def test_an_indefinite_kernel_through_its_gram_matrix():
     kernel, head = PrintedInverse(10.0), RidgePath((1e-2,), scaling="none", fit_intercept=False)

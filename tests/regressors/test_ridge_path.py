@@ -177,12 +177,6 @@ def test_constant_rows_and_constant_targets():
     np.testing.assert_allclose(RidgePath().fit(Z, np.full(30, 7.0)).predict(Z_new), 7.0)
 
 
-def test_a_row_does_not_depend_on_its_company():
-    head = RidgePath().fit(Z, y)
-    together = head.predict(Z_new)
-    assert all(head.predict(Z_new[[i]])[0] == together[i] for i in range(len(Z_new)))
-
-
 @pytest.mark.parametrize(
     ("options", "data", "message"),
     [
