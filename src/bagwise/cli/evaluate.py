@@ -31,7 +31,9 @@ def evaluate(
         o.option("Choose settings inside the training bags, or on the scoring folds (optimistic)."),
     ] = "nested",
     tune: Annotated[bool, o.option("Search the settings on the card of a method; takes several times as long.")] = True,
-    metric: Annotated[Literal[*METRICS], o.option("Metric by which settings are chosen and methods ranked.")] = "rmse",
+    metric: Annotated[
+        Literal[*METRICS], o.metric_option("Metric by which settings are chosen and methods ranked", METRICS)
+    ] = "rmse",
     level: o.Level = 0.9,
     by: Annotated[o.Text, o.option("Column whose values are scored apart; no feature. Example: --by site")] = None,
     n_jobs: o.Jobs = None,
@@ -177,7 +179,7 @@ def learning_curve(
     times: Annotated[float, o.option("Factor of growth, above 1. Example: --times 3", callback=check_times)] = 2.0,
     repeats: Annotated[int, o.option("Repeats of the folds; more give a narrower interval.", min=1)] = 5,
     folds: o.Folds = None,
-    metric: Annotated[Literal[*METRICS], o.option("The metric of the curve.")] = "rmse",
+    metric: Annotated[Literal[*METRICS], o.metric_option("The metric of the curve", METRICS)] = "rmse",
     level: o.Level = 0.9,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,

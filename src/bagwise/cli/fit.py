@@ -43,7 +43,9 @@ def fit(
     time_budget: Annotated[
         float | None, o.option("Seconds that auto may take; default 480. Example: --time-budget 60", min=0.1)
     ] = None,
-    metric: Annotated[Literal[*POINT_METRICS] | None, o.option("Metric by which auto decides; default rmse.")] = None,
+    metric: Annotated[
+        Literal[*POINT_METRICS] | None, o.metric_option("Metric by which auto decides, rmse by default", POINT_METRICS)
+    ] = None,
     folds: o.Folds = None,
     work: o.Work = None,
     report: Annotated[Path | None, o.option("HTML report of the model. Example: --report aod.html")] = None,

@@ -20,7 +20,7 @@ def importance(
     target: Annotated[o.Text, o.option("Column of targets, if its name differs from fit.")] = None,
     group: Annotated[o.Texts, o.option("Columns that are permuted together. Example: --group angles=sza,vza")] = None,
     part: Annotated[o.Texts, o.option("What is permuted: whole, mean or spread; default all.")] = None,
-    metric: Annotated[Literal[*POINT_METRICS], o.option("The error metric.")] = "rmse",
+    metric: Annotated[Literal[*POINT_METRICS], o.metric_option("The error metric", POINT_METRICS)] = "rmse",
     repeats: Annotated[int, o.option("How often each column is permuted.", min=1)] = 5,
     out: Annotated[Path | None, o.option("The table as .csv or .parquet. Example: --out importance.csv")] = None,
     groups: Annotated[o.Text, o.option("Column of groups, if not that of fit.")] = None,

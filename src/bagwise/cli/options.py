@@ -24,6 +24,11 @@ def option(text: str, *names: str, **more):
     return typer.Option(*names, help=text, **more)
 
 
+def metric_option(text: str, metrics):
+    """Return the option of a metric, with the names in its help: as a type they do not fit into a line."""
+    return option(f"{text}: {', '.join(metrics)}.", metavar="<metric>")
+
+
 run_option = partial(option, rich_help_panel="Run")
 
 # Checks of values before any work -------------------------------------------------------------------------------------
@@ -95,8 +100,10 @@ def split_methods(texts: list[str] | None) -> list[str]:
 
 
 def complete_method(incomplete: str) -> list[tuple[str, str]]:
-    """Return the methods whose name begins so, for the completion of a shell."""
-    return [(name, card["idea"]) for name, card in read_cards().items() if name.startswith(incomplete)]
+    """Return the methods whose name begins so, for the completion of a shell; after a comma, that of the last."""
+    named, comma, begun = incomplete.rpartition(",")
+    cards = read_cards().items()
+    return [(f"{named}{comma}{name}", card["idea"]) for name, card in cards if name.startswith(begun)]
 
 
 def read_cards() -> dict[str, dict]:
