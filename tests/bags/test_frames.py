@@ -54,7 +54,7 @@ def test_precision_and_missing_values_of_a_frame():
 def test_bags_of_other_columns_are_refused(build):
     """The names were dropped, and the columns of every bag taken by position."""
     first, second = build({"u": [1.0], "v": [2.0]}), build({"v": [2.0], "u": [1.0]})
-    with pytest.raises(ValueError, match=r"bag 'b' has the columns v, u, but bag 'a' has .* the order u, v; select"):
+    with pytest.raises(ValueError, match="bag 'b' has not the columns .* .the order is: v, u; expected: u, v.; select"):
         from_arrays([first, second], ids=["a", "b"])
     with pytest.raises(ValueError, match=r"bag 'b' has not the columns of bag 'a' \(missing: u, v; new: w\)"):
         from_arrays([first, build({"w": [2.0]})], ids=["a", "b"])
@@ -65,7 +65,7 @@ def test_names_of_frames_are_checked_at_predict(build):
     """Columns c, b, a were predicted as if they were a, b, c."""
     model = bw.method("aggregated").fit([build(table) for table in tables()], np.arange(6.0))
     turned = [build(dict(reversed(table.items()))) for table in tables()]
-    with pytest.raises(ValueError, match=r"another order than at fit \(a, b, c, ...\); .*select those columns of your"):
+    with pytest.raises(ValueError, match="the order is: c, b, a; expected: a, b, c.*select those columns of your"):
         model.predict(turned)
     with pytest.raises(ValueError, match=r"missing: c; new: d"):
         model.predict([build({"a": [1.0], "b": [1.0], "d": [1.0]})])
@@ -85,7 +85,7 @@ def test_names_given_beside_a_frame_must_be_its_own(build):
 def test_columns_that_are_counted_have_no_names():
     counted = pd.DataFrame(np.ones((2, 2)))
     assert Bags(counted, [0, 2], covariates=pd.DataFrame([[1.0]])).feature_names is None
-    with pytest.raises(ValueError, match="bag 1 has the columns 1, 0, but bag 0 has them in the order 0, 1"):
+    with pytest.raises(ValueError, match="bag 1 has not the columns of bag 0 .the order is: 1, 0; expected: 0, 1"):
         from_arrays([counted, counted[[1, 0]]])
 
 

@@ -140,7 +140,7 @@ def test_the_fitted_features_are_still_required(tmp_path):
     model = opened(small_model(), tmp_path / "m")
     assert model.n_features_in_ == 3
     assert list(model.feature_names_in_) == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="another order"):
+    with pytest.raises(ValueError, match="the order is"):
         model.predict(sample(feature_names=["a", "c", "b"])[0])
 
 

@@ -93,13 +93,9 @@ def _same_columns(ids: list, columns: list) -> list | None:
     for bag, names in framed:
         first, first_names = framed[0]
         if names != first_names:
-            difference = differences(names, first_names)
-            how = f"not the columns of bag {label(first)} ({difference})"
-            if not difference:
-                order, first_order = (", ".join(map(str, of[:5])) for of in (names, first_names))
-                how = f"the columns {order}, but bag {label(first)} has them in the order {first_order}"
             raise ValueError(
-                f"bag {label(bag)} has {how}; select the same columns, in the same order, of every data frame"
+                f"bag {label(bag)} has not the columns of bag {label(first)} ({differences(names, first_names)}); "
+                "select the same columns, in the same order, of every data frame"
             )
     return framed[0][1] if framed else None
 

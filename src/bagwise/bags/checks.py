@@ -282,17 +282,12 @@ def compare_columns(bags: Bags, fitted) -> None:
 
 def refuse_other_names(names: list[str], fitted_names: list[str], part: str = "feature") -> None:
     """Refuse features (or covariates) that are not those of the fit, in that order."""
-    if names == fitted_names:
-        return
-    difference = differences(names, fitted_names)
-    deviation = f"differ from those at fit ({difference})"
-    if not difference:
-        deviation = f"are in another order than at fit ({', '.join(fitted_names[:3])}, ...)"
-    parameter = "features" if part == "feature" else "bag_features"
-    raise ValueError(
-        f"the {part}s {deviation}; load with {parameter}=list(estimator.{part}_names_in_), or select those columns of "
-        "your data frames, to have the same"
-    )
+    if names != fitted_names:
+        parameter = "features" if part == "feature" else "bag_features"
+        raise ValueError(
+            f"the {part}s differ from those at fit ({differences(names, fitted_names)}); load with "
+            f"{parameter}=list(estimator.{part}_names_in_), or select those columns of your data frames"
+        )
 
 
 # The range of training ------------------------------------------------------------------------------------------------

@@ -356,6 +356,9 @@ def to_frame(columns: dict) -> Any:
 
 
 def differences(names: list, expected: list) -> str:
-    """Describe which names are missing and which are new; empty for the same names in any order."""
-    phrases = {"missing": set(expected) - set(names), "new": set(names) - set(expected)}
-    return "; ".join(f"{heading}: {', '.join(sorted(map(str, of))[:5])}" for heading, of in phrases.items() if of)
+    """Describe which names are missing and which are new, or the order of the same names."""
+    phrases = {"missing": sorted(map(str, set(expected) - set(names)))}
+    phrases["new"] = sorted(map(str, set(names) - set(expected)))
+    if not any(phrases.values()):
+        phrases = {"the order is": list(map(str, names)), "expected": list(map(str, expected))}
+    return "; ".join(f"{heading}: {', '.join(some[:5])}" for heading, some in phrases.items() if some)

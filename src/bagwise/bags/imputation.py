@@ -64,7 +64,7 @@ class Imputation(BaseEstimator):
             name = empty[0] if bags.feature_names is None else repr(str(bags.feature_names[empty[0]]))
             raise ValueError(
                 f"column {name}{and_others(len(empty) - 1)} has no value in the training bags, so there is nothing to "
-                "impute from; leave the column out, which load does with ignore=[...]"
+                f"impute from; leave the column out, which load does with ignore=[{name}]"
             )
         self.medians_ = np.nanmedian(medians, axis=0)
         self.has_share_ = bool(self.share and has_missing)

@@ -40,7 +40,7 @@ OPTIONS = {
 NAMES = (*OPTIONS, "array", "bag", "categories", "dates", "decimal", "folds", "groups", "ignore", "keep", "likelihood")
 NAMES += ("missing", "target", "targets", "time", "unmatched", "weights")
 VALUE = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:e[-+]?\d+)?"""
-PARAMETER = re.compile(rf"\b({'|'.join(NAMES)})=(\[(?:{VALUE})(?:, (?:{VALUE}))*\]|{VALUE})?")
+PARAMETER = re.compile(rf"\b({'|'.join(NAMES)})=(\[(?:{VALUE})(?:, (?:{VALUE}))*\]|{VALUE})?(?![\w(\[{{])")
 
 
 class Terminal(Console):
@@ -75,6 +75,8 @@ def as_options(text: str) -> str:
     '--bag is needed; load with --missing drop-instances'
     >>> as_options("fill_values=[-9999, -999] makes it missing")
     '--fill-value -9999 --fill-value -999 makes it missing'
+    >>> as_options("load with features=list(estimator.feature_names_in_)")
+    'load with features=list(estimator.feature_names_in_)'
     """
 
     def option(parameter: re.Match) -> str:

@@ -114,7 +114,7 @@ def check_wrong_features_are_refused(estimator):
         expect_refusal(lambda n=n_features: estimator.predict(sample(n_features=n)[0]), "features")
     named, y = sample(feature_names=["a", "b", "c"])
     estimator.fit(named, y)
-    expect_refusal(lambda: estimator.predict(sample(feature_names=["a", "c", "b"])[0]), "another order")
+    expect_refusal(lambda: estimator.predict(sample(feature_names=["a", "c", "b"])[0]), "the order is")
     expect_refusal(lambda: estimator.predict(sample(feature_names=["a", "b", "z"])[0]), "features differ")
 
 
