@@ -162,7 +162,8 @@ def check_pickles(estimator):
     """Check that a pickled copy predicts the same to the last bit."""
     bags, y = sample()
     expected = estimator.fit(bags, y).predict(bags)
-    expect_same(pickle.loads(pickle.dumps(estimator)).predict(bags), expected, "a pickled copy predicts otherwise")
+    copy = pickle.loads(pickle.dumps(estimator))  # noqa: S301 (its own bytes)
+    expect_same(copy.predict(bags), expected, "a pickled copy predicts otherwise")
 
 
 def check_saves(estimator):
@@ -258,17 +259,13 @@ def check_constant_features_and_targets(estimator):
     np.testing.assert_allclose(same, 5.0, atol=1e-3, err_msg="targets that are all 5 are not predicted as 5")
 
 
-def check_one_large_bag_among_small(estimator):
-    """Check one bag of 3,000 instances among bags of one instance."""
-    _one_among_singles(estimator, 3000)
-
-
 def check_one_huge_bag_among_single_instances(estimator):
     """Check one bag of 100,000 instances among bags of one instance; the slowest check."""
-    _one_among_singles(estimator, 100_000)
+    check_one_large_bag_among_small(estimator, 100_000)
 
 
-def _one_among_singles(estimator, size: int) -> None:
+def check_one_large_bag_among_small(estimator, size: int = 3000):
+    """Check one bag of 3,000 instances among bags of one instance."""
     rng = np.random.default_rng(0)
     bags, y = from_arrays([rng.normal(size=(n, 2)) for n in [size] + [1] * 15]), rng.normal(size=16)
     expect_finite(estimator.fit(bags, y).predict(bags), f"a bag of {size} instances among single ones", y=y)
