@@ -1,6 +1,6 @@
 """Coverage and width of the intervals of `bagwise.intervals`, by kind and scale, on new bags of several simulations.
 
-    python benchmarks/intervals.py               both tables of docs/intervals.md; a few minutes on one core
+    python benchmarks/intervals.py               the first two tables of docs/intervals_measured.md; minutes on one core
     python benchmarks/intervals.py --quick       one draw of each
     python benchmarks/intervals.py --choices     few bags and a method that chooses its embedding: how much the closed
                                                  form of jackknife+ loses by leaving bags out after the choice

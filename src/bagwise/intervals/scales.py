@@ -180,8 +180,9 @@ class BagQuantiles(BaseEstimator):
     with the columns of z standardised and, for p columns and a factor f (``penalty``),
     :math:`\lambda_\tau = f\,\Phi^{-1}(1 - 0.1 / 2p)\sqrt{\tau(1 - \tau)/n}`. For f = 1 Belloni and Chernozhukov show
     that no column enters (with probability 0.9) where the error depends on none, so that the two quantiles are those
-    of all residuals. A half lets dependence in earlier, at little cost where there is none (docs/intervals.md has
-    figures). A column beyond its range in training counts as the end of that range: no quantile runs away at a new bag.
+    of all residuals. A half lets dependence in earlier, at little cost where there is none
+    (docs/intervals_measured.md has figures). Columns are clipped to their range in training, so that no quantile is
+    extrapolated to a new bag.
 
     Parameters
     ----------
