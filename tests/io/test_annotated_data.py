@@ -134,6 +134,9 @@ def test_every_misuse_names_the_way_out(adata, tmp_path):
         bw.from_anndata(adata.obs, bag="donor")
     with pytest.raises(FileNotFoundError, match="there is no file"):
         bw.from_anndata(tmp_path / "none.h5ad", bag="donor")
+    (tmp_path / "cut.h5ad").write_bytes(b"HDF")
+    with pytest.raises(ValueError, match="cut.h5ad cannot be read; it may be cut short, damaged"):
+        bw.from_anndata(tmp_path / "cut.h5ad", bag="donor")
     adata.obsm["X_pca"][3, 1] = np.nan
     with pytest.raises(ValueError, match=r"bag 'd\d' has missing feature values \(NaN\)"):
         bw.from_anndata(adata, bag="donor")

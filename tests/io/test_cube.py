@@ -176,7 +176,7 @@ def test_longitudes_to_360_degrees_are_refused_and_the_way_out_works():
     assert bags[0][:, 0].tolist() == [row * 36 + column for row in (3, 4) for column in (34, 35, 0, 1)]
 
 
-def test_every_misuse_names_the_way_out(cube, zones):
+def test_every_misuse_names_the_way_out(tmp_path, cube, zones):
     how = {"time": "year", "id": "zone"}
     yields = pd.DataFrame({"zone": ["z0"], "year": [2018], "yield": [1.0]})
     dated = cube[["ndvi"]].rename(year="time").assign_coords(time=pd.to_datetime(["2018", "2019", "2020"]))
@@ -207,6 +207,9 @@ def test_every_misuse_names_the_way_out(cube, zones):
         bw.from_cube(np.ones((3, 3)), zones)
     with pytest.raises(FileNotFoundError, match="there is no file"):
         bw.from_cube("none.nc", zones)
+    (tmp_path / "cut.nc").write_bytes(b"CDF")
+    with pytest.raises(ValueError, match="cut.nc cannot be read; it may be cut short, damaged"):
+        bw.from_cube(tmp_path / "cut.nc", zones)
 
 
 def test_an_archive_is_no_table_of_targets(tmp_path, cube, zones):

@@ -220,6 +220,14 @@ def test_a_second_table_that_does_not_fit_is_refused(second, options, match):
             bw.load(pl.from_pandas(pixels()).lazy(), **{"targets": second} | options)
 
 
+@pytest.mark.parametrize(
+    "column, way", [("rain", r"bag_features=\['rain'\] takes"), ("county", "groups='county' would keep")]
+)
+def test_unused_columns_of_a_second_table_are_named_with_a_use(column, way):
+    with pytest.warns(UserWarning, match=f"column '{column}' of targets is not used; {way}"):
+        bw.load(pixels(), bag="plot", target="yield", targets=yields(rain=1.0, county="a")[["plot", "yield", column]])
+
+
 # Several targets ------------------------------------------------------------------------------------------------------
 
 

@@ -225,5 +225,5 @@ def test_files_that_hold_no_zones(tmp_path, data):
     with pytest.raises(FileNotFoundError, match="there is no file .*none.gpkg"):
         from_raster(path, tmp_path / "none.gpkg")
     (tmp_path / "broken.gpkg").write_text("nothing")
-    with pytest.raises(ValueError, match="broken.gpkg cannot be read as polygons"):
+    with pytest.raises(ValueError, match="broken.gpkg cannot be read; it may be cut short, damaged"):
         from_raster(path, tmp_path / "broken.gpkg")

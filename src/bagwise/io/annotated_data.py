@@ -13,6 +13,7 @@ from bagwise.bags.frames import as_list
 from bagwise.bags.validation import ParameterError, and_others, float_dtype, one_of
 from bagwise.io.columns import is_auto, refuse_unknown
 from bagwise.io.load import load, with_instances
+from bagwise.io.table_files import reading
 
 BLOCK = 1 << 22  # numbers read at a time
 CELL = "obs_names"  # what the names of the cells are called among the columns that travel with the instances
@@ -163,9 +164,8 @@ def _opened(adata):
         from anndata import read_h5ad
     except ImportError as error:
         raise ImportError("reading a .h5ad file needs anndata: pip install 'bagwise[anndata]'") from error
-    if not os.path.exists(os.path.expanduser(adata)):
-        raise FileNotFoundError(f"there is no file {adata}")
-    cells = read_h5ad(os.path.expanduser(adata), backed="r")
+    with reading(adata):
+        cells = read_h5ad(os.path.expanduser(adata), backed="r")
     try:
         yield cells
     finally:

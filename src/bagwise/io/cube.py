@@ -16,6 +16,7 @@ from bagwise.bags.validation import ParameterError, and_others, float_dtype, lab
 from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import gather
 from bagwise.io.second_table import match_rows, read_second
+from bagwise.io.table_files import reading
 
 try:
     from rasterio import Affine
@@ -203,11 +204,11 @@ def _opened(cube):
         except ImportError as error:
             raise ImportError("reading a cube needs xarray: pip install 'bagwise[cube]'") from error
         path = Path(cube).expanduser()
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file {path}")
-        if path.is_dir() or path.suffix == ".zarr":
-            return xarray.open_zarr(path, chunks=None)  # decoded and indexed when it is read, without dask
-        return xarray.open_dataset(path)
+        with reading(path):
+            path.stat()
+            if path.is_dir() or path.suffix == ".zarr":
+                return xarray.open_zarr(path, chunks=None)  # decoded and indexed when it is read, without dask
+            return xarray.open_dataset(path)
     if not hasattr(cube, "isel"):
         raise TypeError(
             f"cube must be an xarray Dataset or DataArray, or a path (.nc, .zarr), not {type(cube).__name__}"

@@ -166,8 +166,6 @@ def level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
 
 def _few_valued(table, roles: Roles) -> list:
     """Return the text columns with few levels, each in two bags or more on average; an id or a remark has many."""
-    if roles.bag not in table.names:  # refused by those who choose the features
-        return []
     named, columns = roles.asked(), []
     codes, _ = find_bags(table, roles.bag)
     for name in table.names:

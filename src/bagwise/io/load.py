@@ -25,11 +25,14 @@ from bagwise.io.columns import (
     left_out,
     one_label,
     read_targets,
+    refuse_no_bag,
     refuse_not_numeric,
     refuse_unknown,
     split_covariates,
     suspects,
 )
+
+READING = ("missing", "fill_values", "variable", "decimal", "time", "fold")  # options of `load` that are no roles
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
@@ -191,8 +194,7 @@ def load(
 
 def load_to_score(source, **options) -> tuple[Bags, np.ndarray | None]:
     """Load bags and true targets for scoring, with the options of `load`; the targets may all be equal."""
-    names = ("missing", "fill_values", "variable", "decimal", "time")
-    how = {name: options.pop(name) for name in names if name in options}
+    how = {name: options.pop(name) for name in READING if name in options}
     return load_labels(source, Roles(**options), **how)[:2]
 
 
@@ -252,6 +254,7 @@ def prepare(table, roles: Roles) -> tuple[FrameColumns, Roles, dict, list]:
     """Join the second table and encode categories and dates; return also the levels by column, and notes."""
     if table.n_rows == 0:
         raise ValueError("the table has no rows; at least one is required. Check the file, or the condition on rows")
+    refuse_no_bag(table, roles.bag)
     notes: list = []
     if roles.targets is not None:
         from bagwise.io.second_table import join

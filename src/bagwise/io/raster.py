@@ -17,6 +17,7 @@ from bagwise.bags.frames import FrameColumns, as_list
 from bagwise.bags.validation import float_dtype, name_bags, one_of
 from bagwise.io.columns import Roles
 from bagwise.io.load import attributes, with_instances
+from bagwise.io.table_files import reading
 
 try:
     import geopandas
@@ -170,12 +171,9 @@ def as_zones(zones) -> geopandas.GeoDataFrame:
     """Return the polygons of a path or a GeoDataFrame."""
     if isinstance(zones, str | os.PathLike):
         path = Path(zones).expanduser()
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file {path}")
-        try:
+        with reading(path):
+            path.stat()
             zones = geopandas.read_file(path)
-        except RuntimeError as error:  # what GDAL's refusals arrive as
-            raise ValueError(f"{path} cannot be read as polygons: {error}") from error
     if not isinstance(zones, geopandas.GeoDataFrame) or zones.active_geometry_name is None:
         raise TypeError(
             f"zones must be polygons, but this {type(zones).__name__} has no geometry; give the path of a GeoPackage, "

@@ -10,15 +10,7 @@ import numpy as np
 
 from bagwise.bags.frames import FrameColumns, as_list, names_files
 from bagwise.bags.validation import ParameterError, label, match_ids, name_bags
-from bagwise.io.columns import (
-    Roles,
-    find_bags,
-    is_made_of,
-    name_columns,
-    refuse_no_bag,
-    refuse_not_numeric,
-    refuse_unknown,
-)
+from bagwise.io.columns import Roles, find_bags, is_made_of, name_columns, refuse_not_numeric, refuse_unknown
 from bagwise.io.table_files import read_files
 
 
@@ -27,7 +19,6 @@ def join(table, roles: Roles) -> tuple:
 
     Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
     """
-    refuse_no_bag(table, roles.bag)
     fill_values = (*table.fill_values, *table.fill_texts)
     second, source = read_second(roles.targets, roles, fill_values, table.decimal)
     if roles.bag not in second.names:
@@ -85,7 +76,9 @@ def join(table, roles: Roles) -> tuple:
     if unused:
         numeric = [name for name in unused if second.kind(name) in ("number", "boolean")]
         are = "are" if len(unused) > 1 else "is"
-        way = f"bag_features={(numeric or unused)[:1]} takes what describes the bag"
+        way = f"groups={unused[0]!r} would keep bags of one group together"
+        if numeric:
+            way = f"bag_features={numeric[:1]} takes what describes the bag"
         notes.append(f"{name_columns(list(map(repr, unused)))} of {source} {are} not used; {way}")
     at = row_of_bag[codes]
     table = table.with_columns(

@@ -26,7 +26,7 @@ from bagwise.io.columns import (
     suspects,
 )
 from bagwise.io.encodings import as_day
-from bagwise.io.load import load, prepare, refuse_constant_target
+from bagwise.io.load import READING, load, prepare, refuse_constant_target
 from bagwise.io.table_files import read_files, zero_padded
 from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
 
@@ -190,8 +190,7 @@ def check_table(source, *, bag=None, target=None, folds=None, **options) -> Insp
 def examine(source, *, bag=None, target=None, files=None, **options) -> Inspection:
     """Check the columns of a table without building bags. ``files`` are those that a data frame was read from."""
     inspection = Inspection()
-    apart = ("missing", "fill_values", "variable", "decimal", "time", "fold")
-    columns = {name: value for name, value in options.items() if name not in apart}
+    columns = {name: value for name, value in options.items() if name not in READING}
     labels = {name: options[name] for name in ("time", "fold") if options.get(name) is not None}
     try:
         roles = Roles(bag=bag, target=target, labels=labels, **columns)
