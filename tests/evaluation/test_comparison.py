@@ -16,13 +16,6 @@ from bagwise.testing.contract_checks import sample
 rng = np.random.default_rng(0)
 
 
-def test_without_test_bags_it_is_the_plain_t_test():
-    d = rng.normal(0.3, size=20)
-    plain = ttest_1samp(d, 0)
-    found = corrected_t_test(d, n_train=100, n_test=0)
-    assert (found.t, found.p) == pytest.approx((plain.statistic, plain.pvalue))
-
-
 def test_the_correction_by_hand():
     d = rng.normal(0.3, size=50)
     found = corrected_t_test(d, n_train=80, n_test=20)

@@ -103,6 +103,8 @@ def test_thinned_bags_are_nested_and_carry_all_that_bags_carry():
         covariates=rng.normal(size=(3, 1)),
     ).with_validation(bw.Validation(time=[3.0, 1.0, 2.0], given=["a", "b", "a"]))
     both = thinned(bags, [0.25, 0.5, 1.0], 0)
+    turned = thinned(bw.from_arrays([bag[::-1] for bag in bags]), [0.25], 0)
+    assert {tuple(row) for row in turned.instances} == {tuple(row) for row in both[:3].instances}
     assert both.time.tolist() == [3.0, 1.0, 2.0] * 3 and both.fold.tolist() == ["a", "b", "a"] * 3
     assert both.sizes.tolist() == [1, 2, 6, 1, 4, 11, 1, 8, 21]
     assert both[6:] == bags

@@ -46,32 +46,20 @@ def bound(level: float, n_scores: int, draws: int, n_new: int = N_NEW) -> float:
     return 3.5 * sqrt(level * (1 - level) * (1 / n_new + 1 / (n_scores + 2)) / draws)
 
 
-def check(n_bags: int, draws: int, kind: str, **options) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "n_bags, draws",
+    [(40, 15), (200, 8), *(pytest.param(*many, marks=pytest.mark.slow) for many in [(40, 300), (200, 100), (1000, 30)])],
+)
+def test_each_level_is_covered_over_all_bags_and_by_size(n_bags, draws, kind):
     n_scores = n_bags // 2 if kind == "split" and n_bags < 57 else n_bags // 4 if kind == "split" else n_bags
-    for level, (everyone, smallest, largest) in covered(n_bags, draws, kind=kind, **options).items():
+    for level, (everyone, smallest, largest) in covered(n_bags, draws, kind=kind).items():
         slack = bound(level, n_scores, draws)
         # The rank is rounded up, which covers up to 1 / (n + 1) more; fold models have seen fewer bags: a little more.
         assert level - slack < everyone < level + 1 / (n_scores + 1) + 0.015 + slack
         # A fifth of the new bags; the scale is a fitted formula, hence not exact by size.
         by_size = bound(level, n_scores, draws, N_NEW // 5) + 1 / (n_scores + 1) + 0.03
         assert abs(smallest - level) < by_size and abs(largest - level) < by_size
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_forty_bags(kind):
-    check(40, 15, kind)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_two_hundred_bags(kind):
-    check(200, 8, kind)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_bags, draws", [(40, 300), (200, 100), (1000, 30)])
-def test_many_draws(n_bags, draws, kind):
-    check(n_bags, draws, kind)
 
 
 def test_without_a_scale_small_bags_pay_for_large_ones():
@@ -89,11 +77,9 @@ def grouped(n_groups: int, n_bags: int, seed: int) -> tuple[Bags, np.ndarray]:
     return bags, 3.0 * rows.reshape(-1, 3, 2).mean(axis=1)[:, 0] + own + 0.1 * rng.normal(size=len(group))
 
 
-def without_groups(bags: Bags) -> Bags:
-    return Bags(bags.instances, bags.offsets)
-
-
-def check_groups(kind: str, draws: int) -> None:
+@pytest.mark.parametrize("draws", [12, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_few_large_groups_cover_bags_of_new_groups(kind, draws):
     """12 groups of 20 bags: with the group as the unit the promise holds for new groups; without, it is broken."""
     n_scores, found, careless = (6 if kind == "split" else 12), [], []
     for seed in range(draws):
@@ -101,21 +87,11 @@ def check_groups(kind: str, draws: int) -> None:
         new, y_new = grouped(40, 2, 1000 + seed)
         model = Intervals(RIDGE, kind=kind, level=0.8, folds=2 if kind == "split" else 4)
         found.append(coverage(y_new, model.fit(bags, y).predict_interval(new)))
-        careless.append(coverage(y_new, model.fit(without_groups(bags), y).predict_interval(new)))
+        apart = Bags(bags.instances, bags.offsets)
+        careless.append(coverage(y_new, model.fit(apart, y).predict_interval(Bags(new.instances, new.offsets))))
     slack = bound(0.8, n_scores, draws, n_new=40)
     assert 0.8 - slack < np.mean(found) < 0.8 + 1 / (n_scores + 1) + 0.03 + slack
     assert np.mean(careless) < np.mean(found) - 0.02
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_few_large_groups_cover_bags_of_new_groups(kind):
-    check_groups(kind, 12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_few_large_groups_in_many_draws(kind):
-    check_groups(kind, 150)
 
 
 def test_coverage_wants_two_bounds_a_bag():

@@ -231,13 +231,6 @@ class TestKeptFolds:
 
 
 class TestTooFewBags:
-    def test_fit_warns_and_intervals_are_refused(self):
-        with pytest.warns(UserWarning, match="level 0.9 needs at least 9 calibration bags, and there are 8"):
-            model = Intervals().fit(BAGS[:8], Y[:8])
-        assert np.isfinite(model.predict(NEW)).all()
-        with pytest.raises(ValueError, match="needs at least 9 .* a level of at most 0.888"):
-            model.predict_interval(NEW)
-
     @pytest.mark.parametrize("kind, highest", [("cv+", 0.888), ("jackknife+", 0.888), ("split", 0.8)])
     def test_the_level_that_the_warning_names_is_there(self, kind, highest, tmp_path):
         """It was refused with the words of the level of fitting."""

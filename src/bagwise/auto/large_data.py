@@ -51,14 +51,19 @@ def thin(bags: Bags, most, random_state: int = 0) -> Bags:
     most = np.broadcast_to(np.asarray(most), len(bags))
     if (bags.sizes <= most).all():
         return bags
+    offsets = np.concatenate([[0], np.cumsum(np.minimum(bags.sizes, most))])
+    return bags._with_rows(np.flatnonzero(random_ranks(bags, random_state) < bags.expand(most)), offsets)
+
+
+def random_ranks(bags: Bags, random_state: int) -> np.ndarray:
+    """Return the rank (0, 1, ...) of each instance in its bag by a hash of its content, those of weight zero last."""
     keys = row_keys(bags.instances, random_state)
     bag_of_row = bags.expand(np.arange(len(bags)))
     weightless = np.zeros(bags.n_instances, dtype=bool) if bags.weights is None else bags.weights == 0
-    order = np.lexsort((keys, weightless, bag_of_row))  # the rows of a bag stay within its stretch
     rank = np.empty(bags.n_instances, dtype=np.int64)
+    order = np.lexsort((keys, weightless, bag_of_row))  # the rows of a bag stay within its stretch
     rank[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
-    offsets = np.concatenate([[0], np.cumsum(np.minimum(bags.sizes, most))])
-    return bags._with_rows(np.flatnonzero(rank < bags.expand(most)), offsets)
+    return rank
 
 
 class Components(BaseEstimator):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bagwise.auto.large_data import random_ranks
 from bagwise.bags import Bags, check_fit
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import units_of
@@ -191,6 +192,8 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
 def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     """Return all bags reduced to each share of their instances (at least one); smaller shares are subsets of larger.
 
+    Instances are drawn by a hash of their content, so their order does not matter; those of weight zero go first.
+
     Examples
     --------
     >>> import numpy as np, bagwise as bw
@@ -198,13 +201,8 @@ def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
     >>> thinned(bags, [0.25, 1.0], 0).sizes.tolist()
     [2, 1, 8, 3]
     """
-    order = np.lexsort(
-        (np.random.default_rng(random_state).random(bags.n_instances), bags.expand(np.arange(len(bags))))
-    )
-    place = np.empty(bags.n_instances, dtype=np.int64)
-    place[order] = np.arange(bags.n_instances) - bags.expand(bags.offsets[:-1])
-    counts = [_n_instances(bags, share) for share in shares]
-    rows = np.concatenate([np.flatnonzero(place < bags.expand(count)) for count in counts])
+    ranks, counts = random_ranks(bags, random_state), [_n_instances(bags, share) for share in shares]
+    rows = np.concatenate([np.flatnonzero(ranks < bags.expand(count)) for count in counts])
     repeated = {
         name: None if getattr(bags, name) is None else np.concatenate([getattr(bags, name)] * len(shares))
         for name in ("ids", "groups", "covariates", "time", "fold")

@@ -14,10 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from tests.helpers.toy_estimators import TrainMean
 
 import bagwise as bw
-from bagwise.evaluation import evaluate
 from bagwise.model_files import fingerprint as own_code
 from bagwise.model_files.fingerprint import describe
-from bagwise.testing.contract_checks import sample
 
 
 def times(k):
@@ -203,21 +201,3 @@ def test_what_a_released_function_closes_over_counts():
         return made
 
     assert describe(released(1)) == describe(released(1)) != describe(released(5))
-
-
-class Transformed(TrainMean):
-    def __init__(self, by=None):
-        self.by, self.shift, self.nap = by, 0.0, 0.0
-
-    def predict(self, bags):
-        return self.by(super().predict(bags))
-
-
-def test_a_changed_closure_is_noticed_in_a_results_folder(tmp_path):
-    data = sample(20)
-    first, alone = (evaluate(*data, [("m", Transformed(times(k)))], repeats=1) for k in (1.0, 5.0))
-    evaluate(*data, [("m", Transformed(times(1.0)))], repeats=1, out=tmp_path)
-    with pytest.warns(UserWarning, match="method 'm' has changed"):
-        second = evaluate(*data, [("m", Transformed(times(5.0)))], repeats=1, out=tmp_path)
-    np.testing.assert_array_equal(second.values("m"), alone.values("m"))
-    assert (second.values("m") != first.values("m")).all()
