@@ -31,15 +31,6 @@ def test_thinning_does_not_depend_on_the_order_of_instances_or_bags():
     np.testing.assert_array_equal(thin(bags[[3, 1]], 6).instances, thin(bags, 6)[[3, 1]].instances)
 
 
-def test_thinning_carries_weights_groups_and_covariates():
-    rng = np.random.default_rng(0)
-    bags = bw.from_arrays([rng.normal(size=(9, 1)) for _ in range(4)], groups=[1, 1, 2, 2])
-    bags = bags.with_weights(bags.instances[:, 0] ** 2).with_covariates(np.arange(4.0))
-    some = thin(bags, 2)
-    np.testing.assert_array_equal(some.weights, some.instances[:, 0] ** 2)
-    assert some.groups.tolist() == [1, 1, 2, 2] and some.covariates.ravel().tolist() == [0, 1, 2, 3]
-
-
 def test_components_keep_the_distances_of_standardised_features():
     rng = np.random.default_rng(0)
     bags = bw.from_arrays([rng.normal(size=(10, 4)) * [1, 10, 100, 1000] for _ in range(6)])

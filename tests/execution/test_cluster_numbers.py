@@ -104,18 +104,6 @@ def test_cells_of_an_evaluation(client):
     np.testing.assert_array_equal(again.values("aggregated"), here.values("aggregated"))
 
 
-@pytest.mark.slow
-@pytest.mark.torch
-def test_attention(client):
-    def predicted():
-        model = bw.method("attention").set_params(restarts=2, epochs=3)
-        return model.fit(BAGS, Y).predict(BAGS)
-
-    found, tasks = on_the_cluster(client, predicted)
-    np.testing.assert_array_equal(found, predicted())
-    assert tasks["_jobs"] >= 1
-
-
 def test_who_runs_cells_when_nobody_is_named(client):
     with cluster(client):
         assert executor_for(None).client is executor_for(-1).client is client

@@ -16,6 +16,7 @@ LEVELS = (0.8, 0.9, 0.95)
 KINDS = ("cv+", "jackknife+", "split")
 RIDGE = EmbeddingRidge(Pool(("mean",)), RidgePath((1e-3, 1e-2, 1e-1)))
 N_NEW = 200
+MANY_DRAWS = [(40, 300), (200, 100), (1000, 30)]
 
 
 def draw(n_bags: int, seed: int) -> tuple[Bags, np.ndarray]:
@@ -49,7 +50,7 @@ def bound(level: float, n_scores: int, draws: int, n_new: int = N_NEW) -> float:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     "n_bags, draws",
-    [(40, 15), (200, 8), *(pytest.param(*many, marks=pytest.mark.slow) for many in [(40, 300), (200, 100), (1000, 30)])],
+    [(40, 15), (200, 8), *(pytest.param(*case, marks=pytest.mark.slow) for case in MANY_DRAWS)],
 )
 def test_each_level_is_covered_over_all_bags_and_by_size(n_bags, draws, kind):
     n_scores = n_bags // 2 if kind == "split" and n_bags < 57 else n_bags // 4 if kind == "split" else n_bags

@@ -62,18 +62,6 @@ def test_bags_taken_a_few_at_a_time_have_the_same_intervals(kind, monkeypatch):
     np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-12)
 
 
-def test_a_split_is_the_prediction_give_or_take_one_number():
-    model = Intervals(RIDGE, kind="split", scale="none", folds=2).fit(BAGS, Y)
-    held_out = np.flatnonzero(bag_folds(BAGS, 2) == 0)
-    np.testing.assert_array_equal(model.calibration_, held_out)
-    train = np.setdiff1d(np.arange(40), held_out)
-    plain = clone(RIDGE).fit(BAGS[train], Y[train])
-    radius = np.sort(np.abs(Y - plain.predict(BAGS))[held_out])[ceil(0.9 * 21) - 1]
-    expected = plain.predict(NEW)[:, None] + [-radius, radius]
-    np.testing.assert_allclose(model.predict_interval(NEW), expected, rtol=1e-12)
-    np.testing.assert_array_equal(model.predict(NEW), plain.predict(NEW))
-
-
 def test_a_split_holds_out_as_many_bags_as_the_level_needs():
     sizes = {level: len(Intervals(kind="split", level=level).fit(BAGS, Y).calibration_) for level in (0.8, 0.92, 0.95)}
     assert sizes == {0.8: 10, 0.92: 14, 0.95: 20}

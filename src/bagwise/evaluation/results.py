@@ -425,7 +425,7 @@ class Results:
             if pair["reference"] == best:
                 gaps[pair["method"]] = gap, p
             elif pair["method"] == best:
-                gaps[pair["reference"]] = None if gap is None else -gap, p
+                gaps[pair["reference"]] = None if gap is None else 0.0 - gap, p  # no -0
         for row in rows:
             row["from_best"], row["p_holm"] = gaps.get(row["method"], (None, None))
             row["best"] = row["method"] == best
