@@ -71,7 +71,12 @@ def test_singles_and_spread(bags):
         ({"covariates": [1.0]}, ValueError, r"one entry per bag \(2\)"),
         ({"covariates": np.ones((2, 1, 1))}, ValueError, r"table of \(bags, covariates\)"),
         ({"covariates": ["a", "b"]}, TypeError, "covariates must be numbers"),
-        ({"covariates": [1.0, np.inf]}, ValueError, "bag 'q' has a missing or infinite covariate"),
+        ({"covariates": [1.0, np.inf]}, ValueError, "bag 'q' has a missing or infinite covariate; fill it in"),
+        (
+            {"covariates": [[1.0, np.inf], [1.0, 2.0]], "covariate_names": ["x", "z"]},
+            ValueError,
+            "bag 'p' has a missing or infinite covariate in column 'z'",
+        ),
         (
             {"covariates": [1.0, 2.0], "covariate_names": ["x"], "feature_names": ["x"]},
             ValueError,

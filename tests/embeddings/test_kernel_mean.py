@@ -217,7 +217,7 @@ def test_the_means_of_a_grid_are_made_once(monkeypatch):
 def test_project_is_the_product_of_the_rows(embedding, new):
     rows = embedding.fit(BAGS).transform(new)
     coef = RNG.normal(size=rows.shape[1])
-    # C^{-1/2} amplifies the rounding of similarities a millionfold.
+    # The whitening amplifies the rounding of similarities a millionfold.
     atol = 1e-9 if isinstance(embedding, NystroemMean) else 1e-12
     np.testing.assert_allclose(embedding.project(new, coef), rows @ coef, rtol=1e-10, atol=atol)
 

@@ -347,9 +347,10 @@ def as_covariates(values, names, ids: np.ndarray, feature_names) -> tuple[np.nda
     array = array[:, None] if array.ndim == 1 else array
     if array.ndim != 2 or array.shape[1] == 0:
         raise ValueError(f"covariates must be a table of (bags, covariates), not an array of shape {array.shape}")
-    unknown = np.logical_or.reduce(~np.isfinite(array), axis=1)
-    refuse_bags(unknown, ids, "a missing or infinite covariate; fill it in, or leave the bag out")
     names = as_names(names, columns, array.shape[1], "covariate_names")
+    if (unknown := ~np.isfinite(array)).any():
+        subject, column = name_values(unknown, np.arange(len(ids) + 1), ids, names)
+        raise ValueError(f"{subject} a missing or infinite covariate{column}; fill it in, or leave the bag out")
     both = set(names or ()) & set(feature_names or ())
     if both:
         raise ValueError(

@@ -26,7 +26,8 @@ class SecondKernel(Embedding):
     The first embedding represents each μ_i by a row z_i with ‖z_i - z_j‖ = ‖μ_i - μ_j‖, so any kernel of
     `bagwise.kernels` can be applied to the rows. (With `NystroemMean`, the part of a new bag outside the span of the
     landmarks is not part of the distance.) The columns are similarities to the training bags. With more than
-    ``landmarks`` bags they are features, k(z, landmark bags) C^{-1/2}, so that cost does not grow quadratically.
+    ``landmarks`` bags they are features, k(z, landmark bags) W with W Wᵀ = C⁻¹, C the matrix of the landmark bags, so
+    that cost does not grow quadratically.
 
     Covariates are standardised and appended to the rows, scaled so that their total variance equals that of the rows.
     So κ can model interactions between the covariates and the distribution of a bag.
