@@ -205,9 +205,8 @@ class OutOfFold(BaseEstimator):
         carried = check_bags(
             bags, fitted=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
         )
-        predictions = self.predictor_.predict(
-            (within_range(carried, self) if self.beyond == "clip" else carried).spread().instances
-        )
+        rows = within_range(carried, self) if self.beyond == "clip" else carried
+        predictions = self.predictor_.predict(rows.spread().instances)
         return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
 
     def _out(self, bags: Bags) -> Bags:
@@ -357,9 +356,8 @@ class EachInstance(BaseEstimator):
 
     def fit_transform(self, bags, y=None, sample_weight=None) -> Bags:
         bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-        return self.fit(bags, y, sample_weight).transform(
-            compared(bags)
-        )  # no need to compare training bags with themselves
+        fitted = self.fit(bags, y, sample_weight)
+        return fitted.transform(compared(bags))  # no need to compare training bags with themselves
 
     def transform(self, bags) -> Bags:
         scales = hasattr(self.estimator, "transform")
@@ -367,9 +365,8 @@ class EachInstance(BaseEstimator):
         bags = check_bags(bags, fitted=self, allow_missing=reads, allow_weights=True, apart=scales)
         if scales:
             return self._scaled(bags)
-        return bags.replace(
-            self.estimator_.predict((within_range(bags, self) if self.beyond == "clip" else bags).instances)
-        )
+        rows = within_range(bags, self) if self.beyond == "clip" else bags
+        return bags.replace(self.estimator_.predict(rows.instances))
 
     def _scaled(self, bags: Bags) -> Bags:
         scaled = bags.replace(self.estimator_.transform(bags.instances), feature_names=bags.feature_names)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.bags.validation import check_options
 
-FEW_COLUMNS = 4
+FEW_COLUMNS = 4  # of up to so many, differences take no longer than products by BLAS
 ZERO = 16  # squared distances below this many ε of the squared norms are treated as rounding
 
 
@@ -318,7 +318,7 @@ def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False)
     if A.shape[1] == 1:
         return (A[:, 0, None] - B[None, :, 0]) ** 2
     if A.shape[1] <= FEW_COLUMNS and not _is_tensor(A):
-        return cdist(A, B, "sqeuclidean")  # as fast as BLAS, and a row does not depend on the other rows
+        return cdist(A, B, "sqeuclidean")  # a row does not depend on the other rows
     if _is_tensor(A):
         a, b = (A * A).sum(dim=1)[:, None], (B * B).sum(dim=1)
         d2 = (a + b - 2.0 * A @ B.T).clamp_(min=0.0)
