@@ -1,4 +1,4 @@
-"""Bags from outside: tables, files, folders and URLs, rasters, cubes, AnnData; files written whole or not at all."""
+"""Readers of tables, files, folders, URLs, rasters, cubes, AnnData, molecules and sequences; atomic writes of files."""
 
 from bagwise.first_use import attach_stub
 from bagwise.io.load import load  # noqa: F401 (not at first use: the submodule has the same name)

@@ -16,9 +16,9 @@ from bagwise.io.load import load, with_instances
 from bagwise.io.table_files import reading
 
 BLOCK = 1 << 22  # numbers read at a time
-CELL = "obs_names"  # what the names of the cells are called among the columns that travel with the instances
+CELL = "obs_names"  # the name of the column of cell names in `bags.kept`
 _POSITION = "the position in obs"
-# Attributes of an explanation, named for one cell.
+# The attributes of an explanation, and the column of each in `obs`.
 _ONE = {"instance_predictions": "instance_prediction", "contributions": "contribution", "weights": "weight"}
 _ONE |= {"effects": "effect"}
 

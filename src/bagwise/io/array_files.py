@@ -33,7 +33,7 @@ from bagwise.io.columns import Roles, refuse_unknown
 from bagwise.io.load import attributes, gather, rows_in_order, warn_of_values, with_instances
 from bagwise.io.table_files import read_files, reading
 
-DENSEST = 1040  # deflate cannot make more bytes of one
+DENSEST = 1040  # the largest compression ratio of deflate
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -99,7 +99,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
     arrays["metadata"] = np.array(json.dumps(metadata))
 
     def write(whole: Path) -> None:
-        with whole.open("wb") as stream:  # given a name, numpy would change that of BAGS.NPZ
+        with whole.open("wb") as stream:  # with a path, numpy would append .npz to BAGS.NPZ
             np.savez(stream, **arrays)  # type: ignore[arg-type]  # for its other parameter
 
     replace_file(path, write)

@@ -23,8 +23,8 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
         permissions = place.stat().st_mode & 0o777 if place.exists() else None
         temporary = _name_beside(place)
         try:  # from here on an interrupt, which may come after any step, leaves nothing behind
-            # A new file has what the user's mask leaves, which the system applies: to read the mask is to set it, and
-            # other threads would make files without one meanwhile. A private file is private while it is written, too.
+            # The system applies the user's mask to a new file: a process can only read its mask by setting it, and
+            # other threads would create files without one meanwhile. A private file stays private while it is written.
             _create(temporary, 0o666 if permissions is None else 0o600)
             write(temporary)
             if permissions is not None:

@@ -23,13 +23,13 @@ from bagwise.bags.validation import (
 # An extreme is isolated if its distance from all other values is this many times their width. The second factor is for
 # an extreme that is not a usual fill value, which must also be repeated.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
-FEW_CELLS = 3  # that a message names
-SAMPLE = 1000  # values that show the usual ones
+FEW_CELLS = 3  # the most cells that a message names
+SAMPLE = 1000  # values of a column that are looked at first
 
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
 USABLE = ("number", "boolean", "list", "vector")
-# What tables of instances call their own columns.
+# Columns that tables of instances have in addition to those that are kept.
 _TAKEN = {"row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects"}
 _TAKEN |= {"prediction", "contribution", "weight", "effect"}
 
@@ -75,29 +75,29 @@ class Roles:
 
     @property
     def feature_list(self) -> list:
-        """The columns that are named as features; none where every numeric one is."""
+        """The features that are named; empty if all numeric columns are features."""
         return [] if self.features is None else as_list(self.features)
 
     @property
     def covariate_list(self) -> list:
-        """The columns that are named as bag features; none of "auto", which finds them."""
+        """The bag features that are named; empty for "auto"."""
         return [] if self.bag_features is None or is_auto(self.bag_features) else as_list(self.bag_features)
 
     @property
     def category_list(self) -> list:
-        """The columns that are named as categories; none of "auto", which finds them."""
+        """The categories that are named; empty for "auto"."""
         return [] if is_auto(self.categories) else as_list(self.categories)
 
     @property
     def derived(self) -> bool:
-        """Whether the names of some features may stand for a level or a date: the table has other names for them."""
+        """Whether some names of features may stand for a level or a part of a date: crop=wheat, sown_year."""
         marks = tuple(f"_{part}" for part in DATE_PARTS)
         texts = [name for name in [*self.feature_list, *self.covariate_list] if isinstance(name, str)]
         return any("=" in name or name.endswith(marks) for name in texts)
 
     @property
     def encoded(self) -> bool:
-        """Whether some columns are to become numbers: named so, or by features such as crop=wheat and sown_year."""
+        """Whether columns must be encoded as numbers: categories, dates, or those that derived features need."""
         return bool(as_list(self.categories) or as_list(self.dates)) or self.derived
 
     def asked(self) -> list:
@@ -107,7 +107,7 @@ class Roles:
         return list(dict.fromkeys([*self.taken, *named]))
 
     def ids(self) -> list:
-        """Return the columns whose values are only told apart; groups may be numbers that are learned from, too."""
+        """Return the columns whose values are only compared for equality, such as ids, unless they are features."""
         numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=(), categories=(), dates=()).asked()
         levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
         labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
@@ -120,7 +120,7 @@ def is_made_of(name: str, role) -> bool:
 
 
 def is_auto(columns) -> bool:
-    """Return whether columns are not named but to be found."""
+    """Return whether columns are "auto", which stands for those that `load` finds."""
     return isinstance(columns, str) and columns == "auto"
 
 
@@ -350,9 +350,9 @@ def split_covariates(table, names: list, roles: Roles, codes, first, ids) -> tup
 
 def _constant(table, names, codes, first) -> list:
     """Return the feature columns that never vary within a bag; all but the first if no other feature would remain."""
-    of_bags = [name for name in names if name in table.of_bags]  # a second table's
+    of_bags = [name for name in names if name in table.of_bags]  # from a second table
     if len(first) == table.n_rows and not any(table.kind(name) == "list" for name in names):
-        return of_bags  # bags of one row: anything is constant
+        return of_bags  # every column is constant in bags of one row
     numeric = [name for name in names if table.kind(name) == "number"]
     constant = [
         name
@@ -376,7 +376,7 @@ def is_date_kind(table, name) -> bool:
 
 
 def left_out(table, roles: Roles, names: list) -> list[str]:
-    """Return which columns were not asked for by name and are no features, and why: a clause for each reason."""
+    """Return why columns that have no role are not features: a clause for each reason."""
     findings = describe_unused(table, {*names, *roles.asked()})
     for level, message in findings:
         if level == "error":
@@ -419,7 +419,7 @@ def name_columns(names: list[str], most: int = 5) -> str:
 
 
 def _doubt(table, name) -> tuple[str, str] | None:
-    """Return what is wrong with a column of text whose values are mostly numbers, and how wrong it is."""
+    """Return the level and a description of what is wrong with a column of text whose values are mostly numbers."""
     sample = table.texts(name, SAMPLE)
     if len(sample) and all(re.match(DECIMAL_COMMA, text) for text in sample) and any("," in text for text in sample):
         return "warning", "its numbers have decimal commas; load with decimal=',' to read them"

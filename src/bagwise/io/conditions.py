@@ -28,7 +28,7 @@ _CONDITION = re.compile(
 
 @dataclass(frozen=True)
 class Where:
-    """Conditions (column, operator, value): all those of one of the lists hold."""
+    """Lists of conditions (column, operator, value); a row satisfies all conditions of at least one list."""
 
     any_of: tuple[tuple[tuple, ...], ...]
 
@@ -59,7 +59,7 @@ class Where:
     def by_statistics(self, schema):
         """Return the conditions that statistics of row groups can refute, as an expression, or None."""
 
-        def certain(condition) -> bool:  # NaN is in no statistics, but differs from everything
+        def certain(condition) -> bool:  # statistics do not cover NaN, which differs from everything
             return condition[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(condition[0]).type)
 
         usable = tuple(tuple(condition for condition in all_of if certain(condition)) for all_of in self.any_of)
@@ -108,7 +108,7 @@ def _parse(text: str) -> list[tuple]:
 
 
 def _value(text: str) -> str | bool | int | float:
-    """Convert a value of a text; what stands between quotes is taken as it is."""
+    """Convert a value of a text; text between quotes is taken literally."""
     if text[0] in "'\"":
         return text[1:-1]
     if text in ("True", "False"):
@@ -145,7 +145,7 @@ def _expression(condition: tuple):
     from pyarrow.parquet import filters_to_expression
 
     expression = filters_to_expression([condition])
-    # pyarrow finds no null in any list
+    # for pyarrow, a null is not in any list
     return expression & field(condition[0]).is_valid() if condition[1] == "not in" else expression
 
 

@@ -27,8 +27,8 @@ from bagwise.io.columns import (
     refuse_unknown,
 )
 
-OTHER = "other"  # the level of what training has not seen, of what is missing, and of levels beyond the most
-MOST_LEVELS = 50  # of a column that is named; the most frequent stay
+OTHER = "other"  # the level of unseen and missing values, and of levels beyond the most frequent
+MOST_LEVELS = 50  # of a column that is named; the most frequent are used
 FEW_LEVELS = 20  # of a column that "auto" takes
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
 
@@ -109,7 +109,7 @@ def _with_names(roles: Roles, names: dict, computed: list) -> Roles:
     if roles.features is not None:
         features = list(dict.fromkeys([*spread(roles.feature_list), *spread(names)]))
     named = {*(features or ()), *(covariates if isinstance(covariates, list) else ())}
-    # encoded columns are no features themselves, nor is what a name did not ask for (crop=other of a list without it)
+    # encoded columns are not features, nor are levels that a list of features does not name, such as crop=other
     unwanted = [*names, *([name for name in computed if features is not None and name not in named])]
     ignore = [name for name in dict.fromkeys([*as_list(roles.ignore), *unwanted]) if name not in as_list(roles.keep)]
     return replace(roles, features=features, bag_features=covariates, ignore=ignore, categories=(), dates=())
@@ -139,7 +139,7 @@ def _indicators(table, name, levels) -> tuple[dict[str, Callable], str | None]:
 
 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()) -> tuple[tuple[str, ...], list[str]]:
-    """Return the levels of a column, the most frequent of many, by its labels and their counts; and what to note."""
+    """Return the levels of a column, the most frequent of many, by its labels and their counts; and notes."""
     texts, notes = level_texts(labels, fill_values), []
     present = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
     if not present:

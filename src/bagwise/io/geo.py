@@ -9,7 +9,7 @@ import numpy as np
 from bagwise.bags.validation import ParameterError, and_others, label, match_ids
 from bagwise.io.atomic_files import replace_file
 
-INDEX = "zone"  # what the ids of zones are called that have no column of them
+INDEX = "zone"  # the name of the ids of zones without a column of ids
 MAPS = {".gpkg": "GPKG", ".geojson": "GeoJSON"}
 
 __all__ = ["blocks", "to_raster", "to_zones"]

@@ -32,7 +32,7 @@ from bagwise.io.columns import (
     suspects,
 )
 
-READING = ("missing", "fill_values", "variable", "decimal", "time", "fold")  # options of `load` that are no roles
+READING = ("missing", "fill_values", "variable", "decimal", "time", "fold")  # options of `load` that are not in `Roles`
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:

@@ -30,7 +30,7 @@ _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8
 # The classes of arrays of numbers. Their values may be stored in fewer bytes than the class has.
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = 0x0800
-# Published files whose columns are known: so many reflectances, then so many angles.
+# Published files with known columns: the numbers of reflectances and of angles, which follow them.
 _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
@@ -100,7 +100,7 @@ def read_matrices(content: bytes) -> dict[str, np.ndarray]:
         return dict(_version_5(memoryview(content)))
     from scipy.io import loadmat
 
-    with warnings.catch_warnings(action="error", category=UserWarning):  # a byte order that is not read
+    with warnings.catch_warnings(action="error", category=UserWarning):  # for an unknown byte order
         variables = loadmat(BytesIO(content))  # of version 4: a reader in plain Python
     matrices = {name: v for name, v in variables.items() if isinstance(v, np.ndarray) and v.dtype.kind in "fiu"}
     return {name: matrix.astype(matrix.dtype.newbyteorder("=")) for name, matrix in matrices.items()}

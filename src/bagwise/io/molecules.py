@@ -255,7 +255,7 @@ def _one_per_text(texts, parameter: str, ids, y, groups) -> tuple:
     """Return the texts, their ids, and where given their targets and groups, all of equal length."""
     if isinstance(texts, str):
         raise TypeError(f"{parameter} must be a sequence of texts, not one text; pass a list, even of one")
-    if hasattr(texts, "iloc") and hasattr(y, "iloc") and not texts.index.equals(y.index):  # of pandas
+    if hasattr(texts, "iloc") and hasattr(y, "iloc") and not texts.index.equals(y.index):  # both from pandas
         raise ParameterError(
             "y", f"{parameter} and y have different indexes; give both in the same order, with the same index"
         )

@@ -225,7 +225,7 @@ def fractions(polygon, window: Window, transform) -> np.ndarray:
     exact = shapely.covers(polygon, cells).astype(np.float64)
     cut = np.flatnonzero(shapely.intersects(polygon, cells) & (exact == 0))
     for in_row in np.split(cut, np.flatnonzero(np.diff(rows[cut])) + 1) if len(cut) else ():
-        # first the polygon's part in this row, so that its many vertices are walked once, not once per cell
+        # clip the polygon to this row first, so that its vertices are visited once, not once per cell
         part = shapely.intersection(polygon, shapely.box(*shapely.total_bounds(cells[in_row])))
         exact[in_row] = shapely.area(shapely.intersection(cells[in_row], part)) / shapely.area(cells[in_row])
     share[edge] = exact
@@ -397,7 +397,7 @@ def from_raster(
 
 
 def refuse_options(missing, empty, weights) -> None:
-    """Refuse what `from_raster` and `from_cube` do not know."""
+    """Refuse unknown values of options that `from_raster` and `from_cube` share."""
     one_of(missing, ("drop-instances", "refuse", "impute", "keep"), "missing")
     one_of(empty, ("refuse", "drop"), "empty")
     one_of(weights, (None, "area-fraction"), "weights")

@@ -103,7 +103,7 @@ def _targets(second: FrameColumns, names: list) -> np.ndarray:
 
 
 def read_second(source, roles: Roles, fill_values=(), decimal: str = ".") -> tuple[FrameColumns, str]:
-    """Return the columns of a second table, and what messages call it."""
+    """Return the columns of a second table, and its name in messages."""
     title = Path(source).name if isinstance(source, str | Path) else "targets"
     if hasattr(source, "to_frame") and hasattr(source, "index"):  # a pandas Series
         raise ParameterError(

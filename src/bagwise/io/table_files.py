@@ -34,13 +34,13 @@ NOT_PARQUET = (*SEPARATORS, ".feather", ".arrow", *ARCHIVES, ".xlsx", ".xls", ".
 HEAD = 1 << 16  # bytes of a text file that are looked at for leading zeros
 LINE = 1 << 30  # bytes of the longest line of a table of text
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
-HIDDEN = ("_", ".")  # how the names start of what writers leave beside the data
+HIDDEN = ("_", ".")  # first characters of the names of files that are not data
 NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
 
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn whatever a library raises on a damaged file into one sentence that names the file."""
+    """Turn errors of libraries on a damaged file into one sentence that names the file."""
     try:
         yield
     except (ImportError, PermissionError):
@@ -81,7 +81,7 @@ def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") 
             return None
         if all(path.lower().endswith(tuple(SEPARATORS)) for path in paths):
             tables = _agree_on_ids(tables, paths, roles.ids())
-    pa.default_memory_pool().release_unused()  # Arrow keeps what its readers needed: twice the table
+    pa.default_memory_pool().release_unused()  # Arrow keeps the memory of its readers, twice the size of the table
     return tables[0] if len(tables) == 1 else stack(tables, paths)
 
 
@@ -100,7 +100,7 @@ def read_table(path: Path, ids=(), named=(), *, only: bool = False, decimal: str
     if ending == ".parquet":
         return Part(str(path), str(path)).read(named, only)
     table = read_csv(path, SEPARATORS[ending], ids, decimal) if ending in SEPARATORS else read_arrow(path)
-    with reading(path):  # names that are no text show themselves here
+    with reading(path):  # names that are not UTF-8 raise an error here
         return table.select(visible(table.column_names, named))
 
 
@@ -136,7 +136,7 @@ def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
             column, text = table[name], texts[name]
             whole = pc.match_substring_regex(text.filter(column.is_valid()), r"^\s*(?:0|-?[1-9][0-9]*)\s*$")
             if column.type != pa.int64() or not pc.all(whole).as_py():
-                # A value read as missing stays missing: as text it would be an id called NA.
+                # A missing value stays missing: as text it would be an id NA.
                 text = pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
                 table = table.set_column(table.column_names.index(name), name, text)
         return table
@@ -230,7 +230,7 @@ def stack(tables: list[pa.Table], paths: list[str]) -> pa.Table:
 
 
 def _agree_on_ids(tables: list[pa.Table], paths: list[str], ids: list) -> list[pa.Table]:
-    """Make ids text in all files of text if they are in one; refuse 7 in one file and 7.0 or 007 in another."""
+    """Convert ids to text in all text files if they are text in one; refuse 7 in one file and 7.0 or 007 in another."""
     for name in ids:
         columns = [table[name] for table in tables if name in table.column_names]
         if len(columns) < len(tables) or len({column.type for column in columns}) == 1:
@@ -319,7 +319,7 @@ def open_url(url: str) -> tuple:
         raise ImportError(f"reading {url} needs fsspec: pip install 'bagwise[dask]'") from error
     try:
         return url_to_fs(url)
-    except ImportError as error:  # of s3fs, gcsfs or adlfs: pyarrow may do
+    except ImportError as error:  # s3fs, gcsfs or adlfs is not installed: try pyarrow
         scheme, _, path = url.partition("://")
         system = _of_pyarrow(scheme, path.partition("/")[0], *map(os.environ.get, ENDPOINTS))
         if system is None:
@@ -329,7 +329,7 @@ def open_url(url: str) -> tuple:
         raise ValueError(f"{url} names no file system that fsspec knows ({error})") from error
 
 
-@lru_cache(maxsize=16)  # it holds connections
+@lru_cache(maxsize=16)  # a file system holds connections
 def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
     """Return a file system of pyarrow in the form of fsspec, or None; it finds credentials in the usual places."""
     from fsspec.implementations.arrow import ArrowFSWrapper
@@ -357,7 +357,7 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     with reading(url):
         below = [sorted(system.find(entry)) if system.isdir(entry) else None for entry in names]
     protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
-    full = str if "file" in protocols else system.unstrip_protocol  # as it is called from outside
+    full = str if "file" in protocols else system.unstrip_protocol  # with its protocol
     return [(full(entry), files and [full(file) for file in files]) for entry, files in zip(names, below, strict=True)]
 
 
@@ -402,7 +402,7 @@ class Part:
 
     def open(self, **options):
         """Open the file and read its footer; checksums of pages are verified where present."""
-        with lock:  # threads that import the same module at once may find half of it
+        with lock:  # another thread may see a module that is only partly imported
             from pyarrow.parquet import ParquetFile
 
         with reading(self.name):
@@ -446,7 +446,7 @@ def find_parts(source) -> tuple[Part, ...]:
         entries = expand_url(str(entry)) if is_url(entry) else [(str(path), _walk(path)) for path in find_files(entry)]
         for place, below in entries:
             for name in [place] if below is None else _parquet_files(place, below):
-                # a worker may stand in another folder
+                # workers may have another working directory
                 names.setdefault(name if is_url(name) else os.path.abspath(name), name)
     texts_of_files = []
     for name in names.values():
@@ -471,7 +471,7 @@ def _walk(folder: Path) -> list[str] | None:
     files = []
     for root, folders, names in os.walk(folder, followlinks=True):
         files += [str(Path(root) / name) for name in names]
-        here = Path(root).resolve()  # links are followed, but not back up: there would be no end
+        here = Path(root).resolve()  # follow links, except to a parent folder, which would never end
         folders[:] = [name for name in folders if not here.is_relative_to(Path(root, name).resolve())]
     return sorted(files)
 

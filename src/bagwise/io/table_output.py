@@ -16,7 +16,7 @@ from bagwise.io.atomic_files import replace_file
 NONE = "–"
 MOST_ROWS = 10  # of a table in a notebook
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories of control and format signs, surrogates, separators
-FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that a spreadsheet may compute
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # first characters of texts that a spreadsheet may compute
 
 
 def own_name(name, generic: str, names_in_use) -> str:
@@ -59,7 +59,7 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
         import pyarrow as pa  # slow to import, and most commands write no table
         import pyarrow.parquet as pq
 
-        with place.open("wb") as stream:  # given a name, Arrow would remove what is there when it fails, even a device
+        with place.open("wb") as stream:  # with a path, Arrow would remove even a device when it fails
             pq.write_table(pa.table(columns), stream)
 
     replace_file(path, write)
@@ -82,7 +82,7 @@ def write_csv(file, columns: dict[str, list], *, spreadsheet_safe: bool = False)
 
 
 def as_text(columns: dict[str, list], width: int | None = None) -> str:
-    """Format columns side by side for a terminal of some width; of three or more, the last that do not fit go."""
+    """Format columns side by side; from the third on, columns that do not fit into ``width`` are left out."""
     cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     while width is not None and len(cells) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
@@ -207,7 +207,7 @@ class Column:
     head: str
     texts: Sequence[str]
     values: Sequence[float | None] | None = None
-    note: str = ""  # shown when the pointer is on the head
+    note: str = ""  # shown when the pointer is over the head
     drawings: Sequence[str] | None = None
     marks: Sequence[str] | None = None  # a word or two beside the text, such as "best"
 
