@@ -52,7 +52,8 @@ def page_module(monkeypatch):
 
 LIBRARIES = {"formats": ("anndata", "duckdb", "geopandas", "h5netcdf", "polars", "xarray"), "molecules": ("rdkit",)}
 QUICK = ["formats", "start", "own_data", "molecules", "serving", "pitfalls", "adding", "explaining", "trust", "why"]
-# Saving, weights and raster are tested beside their code.
+QUICK += ["saving"]
+# Weights and raster are tested beside their code.
 SLOW = ["intervals", "learning_curves", "auto", "report", "scale", "instance_maps", "importance", "subgroups"]
 
 

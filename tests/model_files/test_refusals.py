@@ -2,8 +2,10 @@
 
 import io
 import pickle
+import re
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from tests.helpers.saved_files import small_file, small_model
 import bagwise as bw
 from bagwise.model_files import describe_training, load_model, read_header, save_model
 from bagwise.model_files.archive import pack, unpack
+from bagwise.model_files.names import PACKAGES
 from bagwise.testing.contract_checks import check_saves, sample
 
 
@@ -126,6 +129,12 @@ def test_what_a_file_cannot_hold_is_refused_when_saving(kind, tmp_path):
     with pytest.raises(ValueError, match=words + ".*build the model from these"):
         save_model(small_model(head), tmp_path / "m")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+def test_the_page_on_saving_names_every_package_of_scikit_learn():
+    page = Path(__file__).resolve().parents[2] / "docs" / "saving.md"
+    listed = re.search(r"estimators of scikit-learn's (.*?);", page.read_text(encoding="utf-8"), re.DOTALL)[1]
+    assert re.findall(r"`(\w+)`", listed) == sorted(PACKAGES)
 
 
 def test_a_model_that_holds_itself_is_refused(tmp_path):

@@ -21,7 +21,6 @@ from tests.helpers.saved_files import small_model
 
 import bagwise as bw
 from bagwise.auto import AutoRegressor
-from bagwise.auto.learning_curve import Curve
 from bagwise.auto.members import plan
 from bagwise.embeddings import KernelMean, NystroemMean, Pool
 from bagwise.intervals import Intervals
@@ -197,7 +196,6 @@ def test_plain_values_of_every_kind_are_the_same(tmp_path):
         "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
         "none": np.empty((0, 3)),
         "log": np.log1p,
-        "curve": Curve("aggregated", {"bags": 0.2}, {"bags": 0.04}),  # of a long fit of auto
     }
     kept["lists"][:] = [[1, 2]], [[3, 4]]
     for name, value in kept.items():
