@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import argparse
 import time
+from unittest.mock import patch
 
 import numpy as np
 
 import bagwise as bw
-from bagwise.intervals import BagScale, Intervals, coverage, coverage_by_size, gaussian_coverage
+from bagwise.intervals import BagScale, Intervals, coverage, coverage_by_size, gaussian_coverage, order_statistics
 from bagwise.intervals.order_statistics import fifths
 
 KINDS = ("cv+", "jackknife+", "split")
@@ -142,16 +143,22 @@ def scores(draws: int = 10) -> None:
 
 
 def seconds() -> None:
-    print(line("training bags", "new bags", "CPU seconds"))
-    print("|--:|--:|--:|")
+    """Print CPU seconds with the usual choice of algorithm, and where all values are compared whatever their number."""
+    print(line("training bags", "new bags", "comparing all values", "bisection"))
+    print("|--:|--:|--:|--:|")
     for n_bags, n_new in ((5_000, 5_000), (10_000, 10_000), (20_000, 20_000), (20_000, 100_000)):
         rows = np.random.default_rng(0).normal(size=(3 * (n_bags + n_new), 4))
         bags = bw.Bags(rows, 3 * np.arange(n_bags + n_new + 1))
         y = rows[:, 0].reshape(-1, 3).mean(axis=1)
-        model = Intervals("aggregated", level=LEVEL).fit(bags[:n_bags], y[:n_bags])
-        start = time.process_time()
-        model.predict_interval(bags[n_bags:])
-        print(line(f"{n_bags:,}", f"{n_new:,}", time.process_time() - start), flush=True)
+        model, taken = Intervals("aggregated", level=LEVEL).fit(bags[:n_bags], y[:n_bags]), []
+        for bisected in (np.inf, order_statistics.BISECTED):
+            with patch.object(order_statistics, "BISECTED", bisected):
+                start = time.process_time()
+                if n_new <= 20_000 or np.isfinite(bisected):
+                    model.predict_interval(bags[n_bags:])
+                taken.append(time.process_time() - start)
+        compared = f"{taken[0]:.2f}" if n_new <= 20_000 else "not measured"
+        print(line(f"{n_bags:,}", f"{n_new:,}", compared, f"{taken[1]:.2f}"), flush=True)
 
 
 def by_site(draws: int = 20) -> None:

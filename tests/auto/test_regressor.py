@@ -174,6 +174,7 @@ def test_plans_follow_the_size():
     [
         ({"predictor": "best"}, ValueError, "predictor must be 'refit' or 'fold-mean', not 'best'"),
         ({"time_budget": 0}, ValueError, "time_budget must be seconds above zero, or None, not 0"),
+        ({"time_budget": "60"}, ValueError, "time_budget must be seconds above zero, or None, not '60'"),
         ({"members": "ridge"}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),
         ({"members": []}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),
         ({"members": None}, ValueError, "members must be 'auto', 'quick', 'best', 'additive', or a list"),

@@ -204,6 +204,7 @@ def test_either_order_of_the_arguments():
         assert list(first.table()["rmse"]) == list(second.table()["rmse"])
         with pytest.raises(TypeError, match="got targets as argument 1, bags as argument 2, methods as argument 3"):
             one(frame, BAGS, ["aggregated"], **options)
+        assert list(one(("aggregated",), BAGS, frame, **options).table()["rmse"]) == list(first.table()["rmse"])
         with pytest.raises(TypeError, match="got methods as argument 1, targets as argument 2, bags as argument 3"):
             one([("mine", bw.method("aggregated"))], Y, BAGS, **options)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
@@ -275,7 +276,8 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         check_options(self, predictor=("refit", "fold-mean"))
         get_metric(self.metric, point=True)
-        if self.time_budget is not None and not self.time_budget > 0:
+        seconds = self.time_budget
+        if seconds is not None and not (isinstance(seconds, Real) and seconds > 0):
             raise ValueError(f"time_budget must be seconds above zero, or None, not {self.time_budget!r}")
         whole_number(self.repeats, "repeats")
 

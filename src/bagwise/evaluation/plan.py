@@ -105,7 +105,7 @@ def in_order(name: str, *arguments) -> tuple:
 
 
 def _kind(argument) -> str:
-    items = argument if isinstance(argument, list) else [argument]
+    items = argument if isinstance(argument, list | tuple) and not _is_pair(argument) else [argument]
     if items and all(isinstance(item, str) or _is_pair(item) or hasattr(item, "fit") for item in items):
         return "methods"
     if isinstance(argument, Bags) or (isinstance(argument, list | tuple) and np.ndim(argument[:1]) > 1):
