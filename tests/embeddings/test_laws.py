@@ -9,7 +9,16 @@ from sklearn.exceptions import NotFittedError
 
 import bagwise as bw
 from bagwise import embeddings
-from bagwise.embeddings import KernelMean, NystroemMean, PhaseMean, Pool, SecondKernel, Similarity, SlicedQuantiles
+from bagwise.embeddings import (
+    KernelMean,
+    LandmarkMean,
+    NystroemMean,
+    PhaseMean,
+    Pool,
+    SecondKernel,
+    Similarity,
+    SlicedQuantiles,
+)
 from bagwise.embeddings.summaries import Embedding
 from bagwise.kernels import Gaussian, Matern32, PrintedInverse
 from bagwise.testing import zoo
@@ -78,6 +87,8 @@ def test_bags_with_other_features_and_unfitted_embeddings_are_refused(embedding)
         (NystroemMean(landmarks=0), "number of prototypes must be a whole number above zero, not 0"),
         (SlicedQuantiles(quantiles=0), "quantiles must be a whole number above zero, not 0"),
         (SlicedQuantiles(2.5), "directions must be a whole number above zero, not 2.5"),
+        (LandmarkMean(placement="grid"), "placement must be 'kmeans', 'random' or 'quantiles', not 'grid'"),
+        (LandmarkMean(landmarks=0), "landmarks must be a whole number above zero, not 0"),
         (Similarity(pool="min"), "pool must be 'max' or 'mean', not 'min'"),
         (PhaseMean(7), "n_features must be even"),
         (SecondKernel(distance="l3"), "distance must be 'l2' or 'l1', not 'l3'"),
@@ -89,3 +100,8 @@ def test_bags_with_other_features_and_unfitted_embeddings_are_refused(embedding)
 def test_refusals(embedding, match):
     with pytest.raises(ValueError, match=match):
         embedding.fit(ZOO[1]["ragged"])
+
+
+def test_quantiles_of_several_features_are_no_landmarks():
+    with pytest.raises(ValueError, match="'quantiles' is for one feature, and there are 2; use 'kmeans'"):
+        LandmarkMean(placement="quantiles").fit(ZOO[2]["ragged"])

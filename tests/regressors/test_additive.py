@@ -111,20 +111,3 @@ def test_finds_values_that_only_vary_within_bags():
     model.fit(bags, value.reshape(60, 6).mean(axis=1))
     assert model.blend_ == 1.0
     assert np.corrcoef(model.predict_instances(bags), value)[0, 1] > 0.9
-
-
-@pytest.mark.parametrize(
-    ("wrong", "match"),
-    [
-        ({"aggregate": "max"}, "aggregate must be 'mean' or 'sum', not 'max'"),
-        ({"blends": ()}, r"blends must hold at least one number, each from 0 to 1, not \(\)"),
-        ({"blends": (0.5, 2)}, r"each from 0 to 1, not \(0.5, 2\)"),
-        ({"blends": 0.5}, "blends must hold at least one number, each from 0 to 1, not 0.5"),
-        ({"hidden": (0,)}, r"hidden must be a tuple of whole numbers above zero, or \(\), not \(0,\)"),
-        ({"folds": 1}, "folds must be a whole number above one, not 1"),
-    ],
-    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
-)
-def test_refusals(wrong, match):
-    with pytest.raises(ValueError, match=match):
-        AdditiveRegressor(**{**QUICK, **wrong}).fit(BAGS, Y)

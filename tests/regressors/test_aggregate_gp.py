@@ -302,8 +302,6 @@ REFUSED = [
     (BINOMIAL | {"aggregate": "sum"}, 1e4 * Y, r"has a count \(30000\) above its total exposure"),
     (POISSON, 0 * Y, "every count is zero"),
     (BINOMIAL, 0 * Y + 1, "every rate is one"),
-    ({"likelihood": "poison"}, Y, "likelihood must be 'gaussian', 'poisson' or 'binomial', not 'poison'"),
-    ({"aggregate": "total"}, Y, "aggregate must be 'mean' or 'sum', not 'total'"),
     (POISSON, np.where(Y == 4, np.nan, Y), "bag 4 has a missing or infinite target"),
 ]
 

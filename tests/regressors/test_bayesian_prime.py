@@ -97,8 +97,3 @@ def test_rounding_does_not_decide_between_the_splits_of_the_selector(monkeypatch
 
     monkeypatch.setattr(bayesian_prime, "sample", elsewhere)
     np.testing.assert_allclose(clone(model).fit(bags, y).predict(bags), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_no_instance_to_average_is_refused():
-    with pytest.raises(ValueError, match="draws and top must be at least 1"):
-        BayesianPrime(top=0).fit(BAGS, Y)

@@ -138,11 +138,3 @@ def test_chains_agree_and_intervals_cover(sampled):
     mean, std = model.predict(bags[150:], return_std=True)
     assert 0.84 < np.mean(np.abs(mean - y[150:]) < 1.645 * std) < 0.96
     assert std[bags[150:].sizes == 2].mean() > 1.3 * std[bags[150:].sizes == 60].mean()
-
-
-def test_refusals():
-    bags, y = spreads(10)
-    with pytest.raises(ValueError, match="draws must be a whole number of at least 4, not 3"):
-        SampledShrinkage(draws=3).fit(bags, y)
-    with pytest.raises(ValueError, match="chains must be a whole number above zero, not 0"):
-        SampledShrinkage(chains=0).fit(bags, y)

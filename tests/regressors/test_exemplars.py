@@ -107,18 +107,3 @@ def test_salience_of_new_bags_points_to_the_planted_instance():
     assert np.mean(weights[new.offsets[:-1]] * new.sizes) > 1.15
     uniform = SalienceRegressor(smoothness=0.1, new_bags="uniform").fit(bags, y)
     assert model.score(new, truth) > uniform.score(new, truth)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (ClusterRegressor(relevance="all"), "relevance must be 'nearest', 'members' or 'mixture'"),
-        (ClusterRegressor(choice="test"), "choice must be 'validation' or 'training'"),
-        (SalienceRegressor(new_bags="none"), "new_bags must be 'learned' or 'uniform'"),
-        (SalienceRegressor(smoothness=-1.0), "smoothness must not be negative"),
-        (SalienceRegressor(rounds=0), "rounds must be a whole number above zero, not 0"),
-    ],
-)
-def test_refusals(model, message):
-    with pytest.raises(ValueError, match=message):
-        model.fit(BAGS, Y)

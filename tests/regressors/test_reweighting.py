@@ -184,19 +184,3 @@ def test_rules():
         plain.set_params(rule="prime").fit(BAGS, Y)
     with pytest.raises(ValueError, match="rule='prime' needs a weighting"):
         plain.predict(BAGS)
-
-
-@pytest.mark.parametrize(
-    ("model", "message"),
-    [
-        (Reweighting(rule="mode"), "rule must be 'median', 'mean' or 'prime', not 'mode'"),
-        (Reweighting(rounds=0), "rounds must be at least 1, not 0"),
-        (Reweighting(weighting=Mixture("soft")), "mixing must be 'uniform' or 'gated', not 'soft'"),
-        (Reweighting(weighting=Pruning(rate=1.5)), "rate must lie between 0 and 1, not 1.5"),
-        (Reweighting(KNeighborsRegressor()), "KNeighborsRegressor takes no sample_weight"),
-        (Reweighting(KNeighborsRegressor(), weighting=Pruning()), "KNeighborsRegressor takes no sample_weight"),
-    ],
-)
-def test_refusals(model, message):
-    with pytest.raises(ValueError, match=message):
-        model.fit(BAGS, Y)

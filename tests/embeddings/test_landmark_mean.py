@@ -61,18 +61,6 @@ def test_landmarks():
     np.testing.assert_array_equal(clone(one).fit(bags).landmarks_, one.landmarks_)
 
 
-def test_refusals():
-    bags = zoo(n_features=2)["ragged"]
-    with pytest.raises(ValueError, match="placement must be 'kmeans', 'random' or 'quantiles', not 'grid'"):
-        LandmarkMean(placement="grid").fit(bags)
-    with pytest.raises(ValueError, match="landmarks must be a whole number above zero, not 0"):
-        LandmarkMean(landmarks=0).fit(bags)
-    with pytest.raises(ValueError, match="'quantiles' is for one feature, and there are 2; use 'kmeans'"):
-        LandmarkMean(placement="quantiles").fit(bags)
-    with pytest.raises(ValueError, match="was fitted on 2"):
-        LandmarkMean().fit(bags).transform(zoo()["ragged"])
-
-
 @pytest.mark.kernels
 def test_rounding_does_not_choose_the_landmarks():
     """Rows that are nearest to one another are equally good to begin with, and the last digit chose between them."""
