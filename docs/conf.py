@@ -70,6 +70,8 @@ html_static_path = ["_static"]
 html_css_files = ["bagwise.css"]
 html_show_sourcelink = False
 html_copy_source = False
+# On these pages wide tables take the space of the list of headings.
+WIDE_TABLES = [path.stem for path in HERE.glob("*_measured.md")] + ["benchmarks", "comparison", "league"]
 html_theme_options = {
     "logo": {"text": "bagwise"},
     "navbar_end": ["theme-switcher"],
@@ -78,6 +80,7 @@ html_theme_options = {
     "show_prev_next": False,
     "navigation_with_keys": False,
     "show_toc_level": 2,
+    "secondary_sidebar_items": {"**": ["page-toc"]} | dict.fromkeys(WIDE_TABLES, []),
     "pygments_light_style": "a11y-light",
     "pygments_dark_style": "a11y-dark",
 }
