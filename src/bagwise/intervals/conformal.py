@@ -285,11 +285,10 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
 
     def _held_out_band(self, bags, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the same of the calibration bags, each by the models without its fold: three arrays (bags,)."""
-        if self.scores == "quantile":
-            lower, upper = self.quantiles_.held_out(bags, self.fold_, held_out).T
-            return lower, upper, np.ones(len(bags))
-        scales = self.scale_.predict_folds(bags)
-        return held_out, held_out, scales[self.fold_ % len(scales), np.arange(len(bags))]
+        n_models = len(self.quantiles_.models) if self.scores == "quantile" else 1
+        lower, upper, scale = self._band(bags, np.tile(held_out, (n_models, 1)))
+        at = np.arange(len(bags))
+        return tuple(part[self.fold_ % len(part), at] for part in (lower, upper, scale))
 
     def predict(self, bags) -> np.ndarray:
         """Return the prediction of ``method_`` for each bag."""

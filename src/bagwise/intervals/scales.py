@@ -292,15 +292,6 @@ class FoldQuantiles:
             bounds[rows] = centre[rows][..., None] + model.predict(bags, centre[rows])
         return bounds
 
-    def held_out(self, bags: Bags, fold: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-        """Return bounds (bags, 2) of training bags by the quantiles fitted without their fold."""
-        bounds = np.empty((len(bags), 2))
-        for j, model in enumerate(self.models):
-            rows = np.flatnonzero(fold % len(self.models) == j)
-            if len(rows):
-                bounds[rows] = predictions[rows, None] + model.predict(bags[rows], predictions[rows])
-        return bounds
-
     def middle_and_half(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the middle between two bounds and half the width, which is above zero."""
         return (lower + upper) / 2, np.maximum((upper - lower) / 2, self.smallest)
