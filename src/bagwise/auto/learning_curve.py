@@ -56,7 +56,10 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
     def predictions_by(bags: Bags, chosen: np.ndarray) -> np.ndarray:
         """Predict the bags in the first folds by models of the chosen bags outside; NaN for the others."""
         folds = [(chosen & train, test) for train, test in (cv.fold_masks(0, k) for k in range(n_folds))]
-        return assemble(cv._run([(member, fold, False) for fold in folds], bags), folds, len(cv.y))
+        predictions = assemble(cv._run([(member, fold, False) for fold in folds], bags), folds, len(cv.y))
+        for train, test in folds:
+            predictions[test] = np.clip(predictions[test], *cv.limits(train))
+        return predictions
 
     half = bag_folds(cv.bags._with(groups=None), 2, random_state=cv.random_state) == 0
     halved = {"bags": predictions_by(cv.bags, half)}

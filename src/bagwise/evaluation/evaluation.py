@@ -185,9 +185,10 @@ def evaluate(
     tune : bool
         Whether catalogue methods are searched over the space of their card, which multiplies their cost. A search
         space given with an estimator is always searched.
-    metric : name of a metric of `bagwise.evaluation.METRICS`
-        The one to choose and rank by; all are computed. Those of distributions need methods that give standard
-        deviations, or (NLL aside) `Intervals`.
+    metric : str, default "rmse"
+        Name of a metric of `bagwise.evaluation.METRICS` to choose and rank by; all are computed. "rmse", "mae",
+        "medae", "r2", "pearson", "spearman" and "kendall" need predictions; "nll", "crps", "pinball", "interval_score"
+        and "coverage" methods that give standard deviations, or (NLL aside) `Intervals`.
     level : float, default 0.9
         Level of the intervals that the metrics "coverage" and "interval_score" judge, and that a report shows.
     by : one label per bag, {name: labels} or "groups", optional

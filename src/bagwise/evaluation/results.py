@@ -277,9 +277,10 @@ class Results:
 
     @data_frame
     def predictions(self, method: str):
-        """Return a data frame, one row per scored bag, with the names of the table that the bags were loaded from.
+        """Return a data frame, one row per scored bag: repeat, fold, bag id, size, target, prediction and std.
 
-        It is empty if many settings were scored on the same folds: those predictions are not kept.
+        The id and the target have the names of the table that the bags were loaded from. ``std`` is NaN for methods
+        that give none. The table is empty if many settings were scored on the same folds, as those are not kept.
         """
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
         bag_name, target_name = self.own_names()
