@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -155,7 +154,7 @@ def quiet():
 
 @cache
 def fingerprint() -> dict[str, str]:
-    """What decides how numbers are rounded: the linear algebra, the code that numba makes, torch, and the versions."""
+    """What decides how numbers are rounded: the linear algebra, the code that numba makes, and the versions."""
     import llvmlite.binding
     import numba
 
@@ -165,12 +164,7 @@ def fingerprint() -> dict[str, str]:
         "numba": f"{numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()}",
         "numpy": " ".join(np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])),
     }
-    if find_spec("torch"):
-        found["torch"] = import_module("torch").backends.cpu.get_cpu_capability()
-    packages = ("numpy", "scipy", "scikit-learn", "numba", "torch")
-    return found | {
-        f"version of {name}": version(name) for name in packages if find_spec(name.replace("scikit-", "sk"))
-    }
+    return found | {f"version of {name}": version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
 
 
 def tolerance(kept: dict, case: str) -> float | None:

@@ -31,9 +31,9 @@ from reference_cases import (
 
 # Environments that take other code on one and the same CPU.
 KERNELS = (
-    {"OPENBLAS_CORETYPE": "Haswell", "ATEN_CPU_CAPABILITY": "avx2"},
+    {"OPENBLAS_CORETYPE": "Haswell"},
     {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX"},
-    {"OPENBLAS_CORETYPE": "Prescott", "NUMBA_CPU_NAME": "generic", "ATEN_CPU_CAPABILITY": "default"},
+    {"OPENBLAS_CORETYPE": "Prescott", "NUMBA_CPU_NAME": "generic"},
 )
 
 
