@@ -54,6 +54,12 @@ def test_decimal_commas_are_read_with_gaps_and_without(as_frame):
         np.testing.assert_array_equal(bags.instances[:, 0], expected[bags.kept["row"]])
 
 
+@pytest.mark.parametrize("prices", [["1,250", "37"], ["1,250,000.5", "12"]])
+def test_commas_may_separate_thousands(prices):
+    with pytest.warns(UserWarning, match="'price' .* have commas; remove them if they separate thousands, load with"):
+        bw.load(field().assign(price=prices * 24), bag="plot")
+
+
 def test_a_csv_of_a_spreadsheet_with_decimal_commas(tmp_path):
     frame = field()
     frame.to_csv(tmp_path / "field.csv", sep=";", decimal=",", index=False)

@@ -28,6 +28,7 @@ SAMPLE = 1000  # values of a column that are looked at first
 
 DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
 DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
+THOUSANDS = r"^[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?$"  # 1,250 may also be a number with three decimals
 USABLE = ("number", "boolean", "list", "vector")
 # Columns that tables of instances have in addition to those that are kept.
 _TAKEN = {"row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects"}
@@ -421,7 +422,11 @@ def name_columns(names: list[str], most: int = 5) -> str:
 def _doubt(table, name) -> tuple[str, str] | None:
     """Return the level and a description of what is wrong with a column of text whose values are mostly numbers."""
     sample = table.texts(name, SAMPLE)
-    if len(sample) and all(re.match(DECIMAL_COMMA, text) for text in sample) and any("," in text for text in sample):
+    with_comma = [text for text in sample if "," in text]
+    if with_comma and all(re.match(THOUSANDS if "," in text else NUMBER, text) for text in sample):
+        way = "remove them if they separate thousands, load with decimal=',' if they are decimal commas"
+        return "warning", f"its numbers have commas; {way}"
+    if with_comma and all(re.match(DECIMAL_COMMA, text) for text in sample):
         return "warning", "its numbers have decimal commas; load with decimal=',' to read them"
     if sum(re.match(NUMBER, text) is not None for text in sample) <= 0.5 * len(sample):
         return None
