@@ -142,9 +142,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         else:
             Z, y = validate_data(self, Z, y, dtype=np.float64, y_numeric=True)
         check_options(self, scaling=("n", "none"), rule=("best", "one-se"), kernel=("linear", "precomputed"))
-        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
-        if penalties.size == 0 or not (penalties > 0).all():
-            raise ValueError("penalties must be above zero")
+        penalties = checked_penalties(self.penalties)
         if self.kernel == "precomputed" and Z.shape[0] != Z.shape[1]:
             raise ValueError(f"a Gram matrix is square; got shape {Z.shape}")
         w = weights_or_ones(sample_weight, y)
@@ -209,6 +207,14 @@ class RidgePath(RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = self.kernel == "precomputed"
         return tags
+
+
+def checked_penalties(penalties) -> np.ndarray:
+    """Return penalties as an array; raise an error unless there are some, all above zero."""
+    array = np.atleast_1d(np.asarray(penalties, dtype=np.float64))
+    if array.size == 0 or not (array > 0).all():
+        raise ValueError(f"penalties must be above zero, not {penalties!r}")
+    return array
 
 
 def linear(rows: np.ndarray, coef: np.ndarray, intercept: float) -> np.ndarray:

@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
+from bagwise.bags.validation import one_of
 from bagwise.execution.resources import announce, settled
 from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
@@ -26,12 +27,11 @@ from bagwise.instances.networks.cpu import (
     layout,
     train_networks,
 )
-from bagwise.instances.out_of_fold import CrossFit
+from bagwise.instances.out_of_fold import PREDICTORS, CrossFit
 
 _INPUT = {"dtype": [np.float64, np.float32], "order": "C", "y_numeric": True}
 _WEIGHT = {"dtype": np.float64, "ensure_non_negative": True}
 
-PRECISIONS = ("float32", "tf32")
 WORTH = 2e12  # minimum number of operations for a GPU: about half a minute of one core
 MANY = 8  # minimum number of networks for a GPU, which trains a single one no faster than a core
 
@@ -272,13 +272,12 @@ class _Predictor:
     data: tuple
 
     def __call__(self, candidate: int, kind: str):
+        one_of(kind, PREDICTORS, "kind")
         if kind == "fold-mean":
             return NetworkEnsemble.joined([networks[candidate] for networks in self.networks])
         if kind == "last-fold":
             return self.networks[-1][candidate]
-        if kind == "refit":
-            return clone(self.regressor).set_params(epochs=self.epochs[candidate]).fit(*self.data)
-        raise ValueError(f"kind must be 'fold-mean', 'refit' or 'last-fold', not {kind!r}")
+        return clone(self.regressor).set_params(epochs=self.epochs[candidate]).fit(*self.data)
 
 
 def _counts(name: str, value) -> tuple[int, ...]:
@@ -297,8 +296,7 @@ def _seed(random_state) -> int:
 
 def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", precision="float32", n_jobs=None):
     """Train the networks of each problem by the engine of the device."""
-    if precision not in PRECISIONS:
-        raise ValueError(f"precision must be 'float32' or 'tf32', not {precision!r}")
+    one_of(precision, ("float32", "tf32"), "precision")
     place = settled(device, worth=is_worth_a_gpu(problems, recipe))
     if place != "cpu":
         with lock:

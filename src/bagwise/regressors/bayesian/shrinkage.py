@@ -24,6 +24,7 @@ from bagwise.regressors.bayesian.evidence_ridge import (
     weighed_folds,
 )
 from bagwise.regressors.pipeline import EmbeddingGrid
+from bagwise.regressors.ridge_path import checked_penalties
 
 PRIORS = ("kernel", "nonstationary", "between")
 SMALLEST = 1e-10  # of the largest eigenvalue of R: what is smaller the prior rules out
@@ -304,9 +305,7 @@ class Shrinkage(EmbeddingGrid, PredictiveRegressor):
     def _fit(self, bags, y, weight) -> None:
         bags = without_equal_weights(bags)  # their rounding would change the coordinates
         check_options(self, prior=PRIORS)
-        penalties = np.atleast_1d(np.asarray(self.penalties, dtype=np.float64))
-        if penalties.size == 0 or not (penalties > 0).all():
-            raise ValueError(f"penalties must be above zero, not {self.penalties!r}")
+        penalties = checked_penalties(self.penalties)
         self.target_ = TargetScale.of(y, weight)
         y = self.target_.standardised(y)
         settings = self.settings()
