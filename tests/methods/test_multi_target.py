@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from tests.helpers.page_reading import Report
 
 import bagwise as bw
 from bagwise.reports import write_model_report
@@ -34,7 +35,10 @@ def test_intervals_and_files_of_several_targets(tmp_path):
     np.testing.assert_array_equal(model.predict_interval(BAGS)[:, 1], alone.predict_interval(BAGS))
     bw.save_model(model, tmp_path / "m.bagwise")
     np.testing.assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(BAGS), model.predict(BAGS))
-    assert "target 2" in write_model_report(tmp_path / "r.html", model, BAGS, BOTH).read_text()
+    page = Report(write_model_report(tmp_path / "r.html", model, BAGS, BOTH)).text
+    assert "target 1: worth using. RMSE" in page and "target 2: worth using. RMSE" in page
+    assert "Intervals of 50 % of target 1" in page and "The target is target 1." in page and "deviation" in page
+    assert "targets from" not in page and "target 1: Every bag compared" in page
     with pytest.raises(ValueError, match=r"y has shape \(60, 1\); give a row per bag and a column for each of"):
         write_model_report(tmp_path / "r.html", model, BAGS, BOTH[:, :1])
 

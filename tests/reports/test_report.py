@@ -311,12 +311,22 @@ def test_coverage_for_every_kind_of_bag_and_scores_by_label(data, tmp_path):
     assert inside[0] == pytest.approx((inside[-2] + inside[-1]) / 2)
 
 
+@pytest.mark.parametrize("method", ["aggregated", ("intervals", bw.Intervals("aggregated", folds=3))])
+def test_intervals_have_the_level_of_the_run(data, tmp_path, method):
+    results = bw.evaluate(*data, [method], repeats=1, folds=4, level=0.8)
+    page = write(results, tmp_path)
+    assert "Targets inside their 80 % intervals" in page.text and "With 80 % intervals" in page.text
+    assert "90 %" not in page.text.replace("90 % of", "")
+    if method != "aggregated":
+        assert page.values("methods", "inside") == results.summary()["coverage"].tolist()
+
+
 def test_a_model_with_intervals_shows_its_own_by_group(data, tmp_path):
     bags, y = data
     grouped = bw.Bags(bags.instances, bags.offsets, groups=np.arange(40) // 2)
-    model = bw.Intervals("aggregated", folds=5).fit(grouped, y)
+    model = bw.Intervals("aggregated", folds=5, level=0.8).fit(grouped, y)
     page = Report(write_model_report(tmp_path / "m.html", model, grouped, y, held_out=y - model.residuals_))
-    bounds = model.held_out_interval(grouped, y, 0.9)
+    bounds = model.held_out_interval(grouped, y, 0.8)
     assert page.values("coverage", "width")[0] == pytest.approx(np.ptp(bounds, axis=1).mean())
     assert page.values("coverage", "inside")[0] == np.mean((bounds[:, 0] <= y) & (y <= bounds[:, 1]))
     assert sum(one.startswith("group ") for one in page.words("coverage", "bags of")) == 20

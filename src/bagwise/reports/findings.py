@@ -92,6 +92,7 @@ def held_out(results, method: str, units: np.ndarray | None = None) -> HeldOut |
         bounds=None if uncertainty is None else uncertainty.bounds,
         metric=error_of(results),
         folds=folds,
+        level=results.level,
     )
 
 

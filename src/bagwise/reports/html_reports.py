@@ -376,14 +376,18 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
         page["worth"] = [row | {"label": f"{name}: {row['label']}"} for row in page["worth"]]
         page["predictions"] = [plots | {"label": name} for plots in page["predictions"]]
         page["methods"] = [row | {"method": f"{row['method']}, {name}"} for row in page["methods"]]
-        page["verdict"]["sentences"] = [f"{name}: {page['verdict']['sentences'][0]}"]
-    first = pages[0]
+        verdict = page["verdict"]
+        verdict["sentences"] = [f"{name}: {verdict['badge'].lower()}. {verdict['sentences'][0]}"]
+    first, name = pages[0], model.target_names_[0]
     headline = f"was fitted on {counted(len(bags), 'bag')} for {counted(len(pages), 'target')}"
-    first["bags"]["lead"] = f"{model.target_names_[0]}: {first['bags']['lead']}"
+    for section in ("bags", "importance", "novelty"):
+        if first[section]:
+            first[section]["lead"] = f"{name}: {first[section]['lead']}"
+    first["profile"]["charts"][:1] = [page["profile"]["charts"][0] for page in pages]
+    first["profile"]["more"] = f"The target is {name}. {first['profile']['more']}"
     lists = ("tiles", "worth", "predictions", "methods")
-    joined = {name: [entry for page in pages for entry in page[name]] for name in lists}
-    targets = [page["profile"]["charts"][0] for page in pages]
-    joined["profile"] = first["profile"] | {"charts": targets + first["profile"]["charts"][1:]}
+    joined: dict = {part: [entry for page in pages for entry in page[part]] for part in lists}
+    joined |= {"coverage_of": name, "data": describe_data(len(bags), bags.sizes, bags.n_features, [])}
     # One word for all: that of the target that is predicted worst.
     worst = max((page["verdict"] for page in pages), key=lambda verdict: STATUSES.index(verdict["status"]))
     sentences = [page["verdict"]["sentences"][0] for page in pages]

@@ -24,7 +24,7 @@ from bagwise.io.table_output import own_name, percent, shown
 from bagwise.methods.catalogue import find
 from bagwise.metrics import METRICS, get_metric, mae, rmse
 
-LEVEL = 0.9  # of the intervals that are drawn
+LEVEL = 0.9  # of the intervals, where neither the run nor the model has one
 LEVELS = np.arange(1, 20) / 20
 MEAN, FOREST = "the mean target", "bag means + forest"
 TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # limits that keep the forest to seconds
@@ -161,9 +161,9 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
         raise ValueError(f"held_out has shape {prediction.shape} for {len(y)} bags; give one prediction per bag")
     if fold.shape != y.shape:
         raise ValueError(f"fold has shape {fold.shape} for {len(y)} bags; give the fold of every bag")
-    bounds = None
+    bounds, level = None, LEVEL
     if hasattr(model, "held_out_interval") and np.shape(getattr(model, "calibration_", ())) == y.shape:
-        bounds = model.held_out_interval(bags, y, LEVEL)
+        bounds, level = model.held_out_interval(bags, y, model.level), model.level
     at = np.flatnonzero(np.isfinite(prediction))  # with forward folds, the first window has none
     return HeldOut(
         label,
@@ -179,6 +179,7 @@ def held_out_of(label: str, model, bags: Bags, y: np.ndarray, *, held_out=None, 
         bounds=None if bounds is None else bounds[at],
         metric=error_of(inner),
         folds=getattr(source, "folds_", None),
+        level=level,
     )
 
 
