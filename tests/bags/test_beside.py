@@ -39,12 +39,6 @@ def test_they_are_carried_when_bags_are_selected_changed_and_saved(bags, tmp_pat
         bags.weights[0] = 1.0
 
 
-def test_dropped_instances_take_their_weights_along(tmp_path):
-    holed = Bags([[1.0], [np.nan], [3.0]], [0, 2, 3], missing="keep", weights=[1.0, 2.0, 3.0])
-    bw.save_npz(tmp_path / "h.npz", holed)
-    assert bw.load(tmp_path / "h.npz", missing="drop-instances")[0].weights.tolist() == [1, 3]
-
-
 def test_shares_sum_to_one_in_every_bag(bags):
     np.testing.assert_allclose(bags.shares(), [1 / 3, 2 / 3, 1, 0, 5 / 6, 1 / 6])
     np.testing.assert_allclose(bags.without_weights().shares(), [1 / 2, 1 / 2, 1, 1 / 3, 1 / 3, 1 / 3])
@@ -90,13 +84,6 @@ def test_refused(options, error, match):
         Bags(np.ones((3, 1)), [0, 2, 3], ["p", "q"], **options)
 
 
-def test_lists_of_weights_refused():
-    with pytest.raises(ValueError, match=r"one list per bag \(1\), not 2"):
-        from_arrays([[[1.0]]], weights=[[1.0], [2.0]])
-    with pytest.raises(ValueError, match=r"bag 0 has 1 instances, but weights of shape \(2,\)"):
-        from_arrays([[[1.0]]], weights=[[1.0, 2.0]])
-
-
 def test_weights_are_refused_unless_the_caller_allows_them(bags):
     with pytest.raises(ValueError, match=r"does not take instance weights; drop them with bags.without_weights\(\)"):
         check_bags(bags)
@@ -138,10 +125,12 @@ def test_loading():
 
 
 @pytest.mark.filterwarnings("ignore:.*and were dropped")
-def test_dropping_rows_keeps_weights_in_step():
+def test_dropping_rows_keeps_weights_in_step(tmp_path):
     holed = FRAME.assign(x=[np.nan, 2.0, 3.0, 4.0])
-    bags, _ = bw.load(holed, **ROLES, missing="drop-instances", bag_features=["sza"])
-    assert bags.weights.tolist() == [1.5, 1, 2] and bags.covariates.tolist() == [[30], [40], [50]]
+    bw.save_npz(tmp_path / "h.npz", bw.load(holed, **ROLES, missing="keep", bag_features=["sza"])[0])
+    for source, roles in ((holed, ROLES | {"bag_features": ["sza"]}), (tmp_path / "h.npz", {})):
+        bags, _ = bw.load(source, **roles, missing="drop-instances")
+        assert bags.weights.tolist() == [1.5, 1, 2] and bags.covariates.tolist() == [[30], [40], [50]]
 
 
 def test_auto_finds_what_never_varies():

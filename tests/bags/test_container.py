@@ -251,6 +251,8 @@ def test_three_layouts_of_the_same_bags_agree(arrays):
         ([np.ones((1, 2)), np.ones((1, 2, 2))], {"ids": ["a", "b"]}, "bag 'b' is an array of 3 dimensions"),
         ([np.ones((1, 2)), np.ones((1, 3))], {}, "bag 1 has 3 features, but bag 0 has 2"),
         ([np.ones((1, 2)), []], {}, "bag 1 has no instances"),
+        ([[[1.0]]], {"weights": [[1.0], [2.0]]}, r"one list per bag \(1\), not 2"),
+        ([[[1.0]]], {"weights": [[1.0, 2.0]]}, r"bag 0 has 1 instances, but weights of shape \(2,\)"),
     ],
 )
 def test_from_arrays_refuses(arrays, options, match):

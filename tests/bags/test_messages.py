@@ -13,10 +13,7 @@ TABLE = pd.DataFrame({"site": ["a", "a", "b"], "red": [1.0, 2.0, 3.0], "aod": [0
     ("parameter", "options", "words"),
     [
         ("bag", {}, "bag= is needed"),
-        ("bag", {"bag": "sites"}, "there is no column 'sites'"),
-        ("target", {"bag": "site", "target": "red"}, "more than one target in column 'red'"),
         ("groups", {"bag": "site", "groups": "red"}, "more than one group in column 'red'"),
-        ("features", {"bag": "site", "features": []}, "features is empty"),
         ("missing", {"bag": "site", "missing": "drop"}, "missing must be"),
         ("ignore", {"bag": "site", "ignore": "nir"}, "there is no column 'nir'"),
     ],

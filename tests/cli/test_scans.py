@@ -28,15 +28,6 @@ def in_memory(lake, name):
     return bw.method(name).fit(*bw.load(lake, bag="site", target="aod"))
 
 
-@pytest.fixture(scope="module")
-def scheduler():
-    """The address of a cluster whose worker is in this process, and starts at once."""
-    distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "protocol": "tcp", "host": "127.0.0.1"}
-    with distributed.LocalCluster(**options, dashboard_address="127.0.0.1:0", silence_logs=50) as local:
-        yield local.scheduler_address
-
-
 @pytest.mark.parametrize(
     "engine",
     [
@@ -48,7 +39,7 @@ def scheduler():
 )
 def test_the_model_and_its_predictions_are_those_of_memory(lake, tmp_path, engine, request):
     if engine[-1] == "--scheduler":
-        engine = (*engine, request.getfixturevalue("scheduler"))
+        engine = (*engine, request.getfixturevalue("client").scheduler_info()["address"])
     result = done("fit", lake, *COLUMNS, "--method", "aggregated", "--engine", *engine, "--out", tmp_path / "m.bagwise")
     assert "Typical error 0.33" in result.stdout and "of held-out bags" in result.stdout
     bags, _ = bw.load(lake, bag="site", target="aod")

@@ -13,15 +13,6 @@ COLUMNS = ("--bag", "site", "--target", "aod", "--quiet", "--json")
 
 
 @pytest.fixture(scope="module")
-def client():
-    """The client of a scheduler with an address, in this process."""
-    options = {"n_workers": 1, "threads_per_worker": 2, "processes": False, "protocol": "tcp", "host": "127.0.0.1"}
-    local = distributed.LocalCluster(**options, dashboard_address="127.0.0.1:0", silence_logs=50)
-    with local, distributed.Client(local, set_as_default=False) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def table(tmp_path_factory):
     sample_frame(30).to_csv(path := tmp_path_factory.mktemp("table") / "aod.csv", index=False)
     return path

@@ -6,8 +6,6 @@ far outside the range are warned of, and stages that extrapolate badly keep to i
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from bagwise.bags.arrays import as_bags
@@ -68,7 +66,7 @@ def check_bags(
         if imputation is None or bags.missing != "imputed":  # else by an outer method of the same estimator
             compare_columns(bags, fitted)
             if not bags.compared:
-                warn_of_far(bags, fitted)
+                warn_of_far(bags.ids, *find_far(bags, fitted))
             bags = compared(bags)
             bags = bags if imputation is None else imputation.fill(bags)
     elif fitting is not None:
@@ -302,56 +300,37 @@ def within_range(bags: Bags, fitted, *, widths: float = 0.0) -> Bags:
     return bags._with(instances=instances, covariates=covariates)
 
 
-class FarValue(NamedTuple):
-    """A value far outside the range of training, and where it stands."""
-
-    value: float
-    column: str
-    low: float
-    high: float
-
-
-def find_far(instances: np.ndarray, fitted, names=None, *, of: str = "feature") -> tuple[np.ndarray, FarValue | None]:
-    """Return which rows hold a value far outside the training range, and the first of these values."""
-    limits = _limits(fitted, of, FAR)
-    if limits is None:
-        return np.zeros(len(instances), dtype=bool), None
-    low, high = getattr(fitted, f"{of}_range_in_").astype(np.float64)
-    # A column that was constant in training says nothing of how far is far.
-    marked = ((instances < limits[0]) | (instances > limits[1])) & (high > low)
-    rows = np.logical_or.reduce(marked, axis=1)
-    if not rows.any():
-        return rows, None
-    row = int(rows.argmax())
-    j = int(marked[row].argmax())
-    name = str(j) if names is None else repr(str(names[j]))
-    return rows, FarValue(float(instances[row, j]), name, float(low[j]), float(high[j]))
-
-
-def warn_of_far(bags: Bags, fitted) -> None:
-    """Warn, once, if bags hold values far outside the range of training."""
-    rows, first = find_far(bags.instances, fitted, bags.feature_names)
-    marked = bags_of(rows, bags.offsets)
-    if bags.covariates is not None:
-        far_bags, first_covariate = find_far(bags.covariates, fitted, bags.covariate_names, of="covariate")
-        if first_covariate is not None and (first is None or far_bags.argmax() < marked.argmax()):
-            first = first_covariate
-        marked = marked | far_bags
-    if first is not None:
-        say_far(bags.ids, marked, first)
+def find_far(bags: Bags, fitted) -> tuple[np.ndarray, str]:
+    """Return which bags hold a value far outside the training range, and the text of a warning about the first one."""
+    marked, text = np.zeros(len(bags), dtype=bool), ""
+    for part, values in (("feature", bags.instances), ("covariate", bags.covariates)):
+        limits = _limits(fitted, part, FAR)
+        if limits is None or values is None:
+            continue
+        low, high = getattr(fitted, f"{part}_range_in_").astype(np.float64)
+        # A column that was constant in training says nothing of how far is far.
+        far = ((values < limits[0]) | (values > limits[1])) & (high > low)
+        rows = np.logical_or.reduce(far, axis=1)
+        if not rows.any():
+            continue
+        far_bags = bags_of(rows, bags.offsets) if part == "feature" else rows
+        if not text or far_bags.argmax() < marked.argmax():
+            row = int(rows.argmax())
+            j = int(far[row].argmax())
+            names, value = getattr(bags, f"{part}_names"), float(values[row, j])
+            number, column = plain_number(value), str(j) if names is None else repr(names[j])
+            text = f"{number if value.is_integer() else f'{value:.6g}'} in column {column}, where training had "
+            text += f"{low[j]:.6g} to {high[j]:.6g}; check its units"
+            if is_fill_value(value):
+                text += f", or, if it stands for a missing value, load with fill_values=[{number}]"
+        marked |= far_bags
+    return marked, text
 
 
-def say_far(ids: np.ndarray, marked: np.ndarray, first: FarValue) -> None:
-    """Warn about values far outside the training range: the first bag, its column and value."""
-    number = plain_number(first.value)
-    message = (
-        f"{name_bags(ids, marked)} values far outside the range of training: "
-        f"{number if first.value.is_integer() else f'{first.value:.6g}'} in column {first.column}, where "
-        f"training had {first.low:.6g} to {first.high:.6g}; check its units"
-    )
-    if is_fill_value(first.value):
-        message += f", or, if it stands for a missing value, load with fill_values=[{number}]"
-    warn_user(message)
+def warn_of_far(ids: np.ndarray, marked: np.ndarray, text: str) -> None:
+    """Warn, once, if `find_far` has marked bags."""
+    if text:
+        warn_user(f"{name_bags(ids, marked)} values far outside the range of training: {text}")
 
 
 def _extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -88,19 +88,10 @@ def as_options(text: str) -> str:
     return PARAMETER.sub(option, text)
 
 
-def command_text(context: typer.Context, *, exclude: tuple[str, ...] = ()) -> str:
-    """Return the command line, for the record of a run, with only the options that the user typed."""
-    parts = context.command_path.split()
-    for parameter in context.command.params:
-        if parameter.name in exclude or context.get_parameter_source(parameter.name).name != "COMMANDLINE":
-            continue
-        value = context.params[parameter.name]
-        for item in value if isinstance(value, list | tuple) else [value]:
-            if isinstance(item, bool):
-                parts.append((parameter.opts if item else parameter.secondary_opts)[0])
-            else:
-                parts += [*([] if parameter.param_type_name == "argument" else parameter.opts[:1]), str(item)]
-    return shlex.join(parts)
+def command_text(context: typer.Context) -> str:
+    """Return the command line as typed, for the record of a run, without --resume."""
+    typed = [*context.command_path.split(), *context.meta["typed"]]
+    return shlex.join(part for part in typed if part != "--resume")
 
 
 class Messages:

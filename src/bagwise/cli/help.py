@@ -13,6 +13,10 @@ NAMES_WIDTH = 26  # of the column of names; a longer name has a line of its own
 class Command(TyperCommand):
     """A command whose help lists options in sections: those of a shared kind, then "Options"."""
 
+    def parse_args(self, ctx, args):
+        ctx.meta["typed"] = list(args)
+        return super().parse_args(ctx, args)
+
     def format_help_text(self, ctx, formatter):
         for paragraph in (self.help or "").split("\n\n"):
             formatter.write("\n" + wrap(paragraph, formatter.width, "  ") + "\n")

@@ -317,7 +317,7 @@ def run_keywords(context: typer.Context, tables: list[str], columns: dict) -> di
     if "targets" in columns:
         columns = columns | {"targets": str(Path(columns["targets"]).resolve())}
     paths = [str(path.resolve()) for path in files(tables)]
-    origin = {"path": paths, "options": columns, "command": command_text(context, exclude=("resume",))}
+    origin = {"path": paths, "options": columns, "command": command_text(context)}
     options = context.params
     shared = {name: options[name] for name in ("metric", "level", "n_jobs", "device", "retry_failed")}
     return shared | {"folds": number_of_folds(options["folds"]), "random_state": options["seed"], "origin": origin}

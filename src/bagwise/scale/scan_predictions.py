@@ -11,8 +11,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from bagwise.bags import Bags
-from bagwise.bags.checks import FarValue, find_far, say_far
-from bagwise.bags.validation import bags_of, warn_user
+from bagwise.bags.checks import find_far, warn_of_far
+from bagwise.bags.validation import warn_user
 from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
@@ -121,10 +121,8 @@ def _predict(part, model, level: float | None, bounded: bool) -> dict:
     arrays["notes"] = np.array(texts, dtype=object) if texts else None
     if getattr(first, "n_features_in_", bags.n_features) != bags.n_features:
         bags = bags.spread()  # the method reads covariates as columns of the instances
-    rows, far = find_far(bags.instances, first, bags.feature_names)
-    arrays["far"] = bags_of(rows, bags.offsets) if far is not None else np.zeros(len(bags), dtype=bool)
-    if far is not None:
-        arrays |= {"far_value": np.array([far.value, far.low, far.high]), "far_column": np.array([far.column])}
+    arrays["far"], text = find_far(bags, first)
+    arrays["far_text"] = np.array([text], dtype=object)
     return arrays
 
 
@@ -133,10 +131,7 @@ def _warn(predicted: list[Arrays], ids: np.ndarray) -> None:
     for text in dict.fromkeys(text for arrays in predicted if "notes" in arrays for text in arrays["notes"].tolist()):
         warn_user(text)
     marked = np.concatenate([arrays["far"] for arrays in predicted])
-    for arrays in predicted:
-        if "far_value" in arrays:
-            value, low, high = arrays["far_value"].tolist()
-            return say_far(ids, marked, FarValue(value, str(arrays["far_column"][0]), low, high))
+    warn_of_far(ids, marked, next((text for arrays in predicted if (text := arrays["far_text"][0])), ""))
 
 
 def _write(part, number: int, ids: np.ndarray, predicted: Arrays, bag: str, folder: Path) -> dict:
