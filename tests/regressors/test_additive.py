@@ -52,7 +52,9 @@ def train_on_all_bags(network, bags, y, blend, vector, *, steps, rate):
     targets, learn = y.astype(np.float32), np.ones(len(bags), np.float32)
     for step in range(steps):
         state = np.float32(blend), vector, memory, rate, 0.0, step
-        attention_kernels().train_epoch(arrays, network.shape, network.plan, order, cuts, targets, learn, *state)
+        attention_kernels().train_epoch(
+            arrays, network.shape, network.plan, order, cuts, targets, learn, *state, np.empty(0, np.float32)
+        )
     return memory[1]
 
 

@@ -130,6 +130,13 @@ def test_functions_of_the_kernels_are_those_of_numpy():
     np.testing.assert_allclose(tanh_x, np.tanh(x), atol=5e-7)
 
 
+def test_each_kernel_is_compiled_once():
+    """The offsets of bags are read-only: for read-only arguments numba would compile a second version."""
+    AttentionRegressor(**QUICK).fit(BAGS, Y).predict(NEW)
+    kernels = attention_kernels(True)
+    assert len(kernels.train_epoch.signatures) == len(kernels.predict.signatures) == 1
+
+
 def test_keep_goes_from_the_best_alone_to_all():
     errors = AttentionRegressor(**{**QUICK, "restarts": 4}).fit(BAGS, Y).validation_errors_
     (best,) = AttentionRegressor(**{**QUICK, "restarts": 4}, keep=1).fit(BAGS, Y).members_

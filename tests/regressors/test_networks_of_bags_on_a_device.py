@@ -58,7 +58,9 @@ def test_predictions_and_gradients_are_those_of_autograd(shape):
     single = [part.astype(np.float32) for part in (Y, learn)]
     memory = np.zeros((3, len(vector)), dtype=np.float32)
     state = np.float32(blend), vector.astype(np.float32), memory, 0.0, 0.0, 0
-    kernels.train_epoch(data.arrays(np.float32), network.shape, network.plan, order, cuts, *single, *state)
+    kernels.train_epoch(
+        data.arrays(np.float32), network.shape, network.plan, order, cuts, *single, *state, np.empty(0, np.float32)
+    )
     slope = slope[0].numpy()
     np.testing.assert_allclose(10 * memory[1], slope, rtol=1e-5, atol=1e-5 * np.abs(slope).max())  # 0.1 of the gradient
 

@@ -244,6 +244,17 @@ def multiply(A, B, start, C, rows, inner, columns, finish):
 
 
 @part
+def multiply_rows(A, B, start, C, first, last, finish):
+    """Call finish(C, A B + start) for these rows, which are too few for `multiply`."""
+    for i in range(first, last):
+        for k in range(0, B.shape[1], LANES):
+            c = load(start, 0, k)
+            for j in range(B.shape[0]):
+                c = multiply_add(spread_from(A, i, j), load(B, j, k), c)
+            finish(C, i, k, c)
+
+
+@part
 def layer(flat, plan, l):
     """Return weights and biases of layer l, or their gradients, as views of a flat vector."""
     n, m, w, b = plan[l, ROWS], plan[l, COLUMNS], plan[l, WEIGHT_AT], plan[l, BIAS_AT]

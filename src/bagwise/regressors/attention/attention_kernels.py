@@ -7,6 +7,10 @@ and position in the vector. The first ``n_read`` layers read an instance. The po
 Training uses single precision and prediction double precision, by the same code. Products of matrices are those of
 `simd` in single precision, where the shape allows, else of BLAS; all that follows the bags, whose sizes differ, is a
 loop.
+
+numba finds functions that are not inlined by their names. The process that compiles a kernel runs other copies of them
+than processes that load it from disk, so its numbers differ by a few units of 1e-9. Inlining all of them would avoid
+this, and compiling would take minutes.
 """
 
 from __future__ import annotations
@@ -18,8 +22,19 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
 
-from bagwise.instances.networks.simd import LANES, OPTIONS, add_to, flushed, kernel, multiply, store, transpose
-from bagwise.instances.networks.simd import part as inlined
+from bagwise.instances.networks.simd import (
+    LANES,
+    OPTIONS,
+    add_column_sums,
+    add_to,
+    flushed,
+    kernel,
+    multiply,
+    multiply_rows,
+    part,
+    store,
+    transpose,
+)
 
 MEAN, GATED, SET = range(3)  # ways of pooling
 ZERO, ONE = np.float32(0), np.float32(1)  # a float32 times a float32 stays one
@@ -27,8 +42,8 @@ ZERO, ONE = np.float32(0), np.float32(1)  # a float32 times a float32 stays one
 BLOCK = 512  # rows per product of matrices; what follows finds its results in the cache
 
 
-def part(function):
-    """Compile a function that is called by kernels, each of its calls as code of its own."""
+def called(function):
+    """Compile a function that kernels call, instead of a copy in each place."""
     return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
 
 
@@ -74,12 +89,12 @@ def _exponential(x):
     return single_exponential if x == types.float32 else lambda x: math.exp(x)
 
 
-@inlined
+@part
 def sigmoid(x):
     return ONE / (ONE + exponential(-x))
 
 
-@inlined
+@part
 def tanh(x):
     return np.float32(2) * sigmoid(np.float32(2) * x) - ONE
 
@@ -94,80 +109,95 @@ def layer(vector, plan, l):
     return vector[at : at + n * m].reshape(n, m), vector[at + n * m : at + n * m + m]
 
 
-@inlined
+@part
 def put(C, row, column, total):
     store(C, row, column, total)
 
 
-def vector_product(A, B, C, add):
-    """Write A B to C, or add it; eight rows and a vector of columns at a time, what remains by BLAS."""
-    n_rows = len(A) // 8 * 8 if B.shape[1] % LANES == 0 and B.shape[0] > 0 else 0
-    if n_rows > 0:
-        start = np.zeros((1, B.shape[1]), B.dtype)
-        if add:
-            multiply(A, B, start, C, n_rows, B.shape[0], B.shape[1], add_to)
-        else:
-            multiply(A, B, start, C, n_rows, B.shape[0], B.shape[1], put)
-    if n_rows < len(A):
-        blas_product(np.ascontiguousarray(A[n_rows:]), B, C[n_rows:], add)
-
-
 @part
-def blas_product(A, B, C, add):
-    """Write A B to C, or add it."""
-    if add:
-        C += np.dot(A, B)
+def finished_product(A, B, start, C, finish):
+    """Call finish(C, A B + start), eight rows at a time and then the remaining ones."""
+    whole = len(C) // 8 * 8
+    multiply(A, B, start, C, whole, B.shape[0], B.shape[1], finish)
+    multiply_rows(A, B, start, C, whole, len(C), finish)
+
+
+@called
+def affine_by_vectors(A, W, b, C):
+    if W.shape[1] % LANES == 0:
+        finished_product(A, W, b.reshape(1, b.size), C, put)
     else:
-        np.dot(A, B, C)
+        affine_by_blas(A, W, b, C)
 
 
-def product(A, B, C, add):
-    """Write A B to C, or add it; in single precision by `vector_product`."""
+@called
+def affine_by_blas(A, W, b, C):
+    np.dot(A, W, C)
+    C += b
 
 
-@overload(product, jit_options={"nogil": True, **OPTIONS})
-def _product(A, B, C, add):
-    return vector_product if A.dtype == types.float32 else lambda A, B, C, add: blas_product(A, B, C, add)
+def affine(A, W, b, C):
+    """Write A W + b to C."""
 
 
-@part
+@overload(affine, jit_options={"forceinline": True, **OPTIONS})
+def _affine(A, W, b, C):
+    if A.dtype == types.float32:
+        return lambda A, W, b, C: affine_by_vectors(A, W, b, C)
+    return lambda A, W, b, C: affine_by_blas(A, W, b, C)
+
+
+@called
+def add_gradient(A, D, dW, db):
+    """Add A^T D to dW and the sums of the columns of D to db."""
+    if db.size % LANES == 0:
+        whole = len(D) // 8 * 8
+        finished_product(A.T, D, np.zeros((1, db.size), D.dtype), dW, add_to)
+        add_column_sums(D, db.reshape(1, db.size), whole)
+    else:
+        whole = 0
+        dW += np.dot(A.T, D)
+    for i in range(whole, len(D)):
+        for k in range(db.size):
+            db[k] += D[i, k]
+
+
+@called
 def dense(vector, plan, l, values, positive):
     """Compute the outputs of layer l; ``positive`` applies max(0, x)."""
     W, b = layer(vector, plan, l)
     outputs = np.empty((len(values), b.size), W.dtype)
     for at in range(0, len(values), BLOCK):
         block = outputs[at : at + BLOCK]
-        product(values[at : at + BLOCK], W, block, False)
-        for i in range(len(block)):
-            for k in range(b.size):
-                x = block[i, k] + b[k]
-                block[i, k] = ZERO if positive and x <= 0 else x  # NaN stays, so that divergence is seen
+        affine(values[at : at + BLOCK], W, b, block)
+        if positive:
+            for i in range(len(block)):
+                for k in range(b.size):
+                    block[i, k] = ZERO if block[i, k] <= 0 else block[i, k]  # NaN stays, so that divergence is seen
     return outputs
 
 
-@part
+@called
 def dense_backward(vector, gradient, plan, l, values, slope, onward):
     """Add the gradient of layer l and return the slope of its inputs, if ``onward``."""
     W, b = layer(vector, plan, l)
     dW, db = layer(gradient, plan, l)
     below = np.empty((len(slope) if onward else 0, len(W)), W.dtype)
-    turned = np.empty((b.size, len(W)), W.dtype)
+    turned = np.empty((b.size, len(W)) if onward else (0, 0), W.dtype)
     if onward and len(W) % 8 == 0 and b.size % 8 == 0:
         transpose(W, turned)
     elif onward:
         turned[:] = W.T
+    zeros = np.zeros(len(W), W.dtype)
     for at in range(0, len(slope), BLOCK):
         block = slope[at : at + BLOCK]
-        product(values[at : at + BLOCK].T, block, dW, True)
-        for i in range(len(block)):
-            for k in range(db.size):
-                db[k] += block[i, k]
+        add_gradient(values[at : at + BLOCK], block, dW, db)
         if onward:
-            product(block, turned, below[at : at + BLOCK], False)
+            affine(block, turned, zeros, below[at : at + BLOCK])
     return below
 
 
-@part
+@called
 def positive_layers(vector, plan, first, last, values):
     """Return the inputs of layers ``first`` to ``last`` - 1, each with max(0, x), and the outputs of the last."""
     outputs = [values]
@@ -176,7 +206,7 @@ def positive_layers(vector, plan, first, last, values):
     return outputs
 
 
-@part
+@called
 def positive_layers_backward(vector, gradient, plan, first, last, values, slope, onward):
     """Add the gradients of these layers and return the slope of their inputs, if ``onward``."""
     for l in range(last - 1, first - 1, -1):
@@ -191,7 +221,7 @@ def positive_layers_backward(vector, gradient, plan, first, last, values, slope,
 # Attention over the instances of a bag --------------------------------------------------------------------------------
 
 
-@part
+@called
 def score(read, query, lo, hi, scores):
     """Write the inner products of rows ``lo`` to ``hi`` with a vector."""
     for l in range(lo, hi):
@@ -201,7 +231,7 @@ def score(read, query, lo, hi, scores):
         scores[l] = total
 
 
-@part
+@called
 def pool(read, lo, hi, attention, pooled):
     """Turn the scores in ``attention`` into weights that sum to one, and add up the instances by them."""
     top, total = attention[lo], ZERO * attention[lo]
@@ -218,7 +248,7 @@ def pool(read, lo, hi, attention, pooled):
             pooled[k] += a * read[l, k]
 
 
-@part
+@called
 def pool_backward(read, lo, hi, attention, slope, scores):
     """Write the slopes of the scores, from the slope of the sum."""
     score(read, slope, lo, hi, scores)
@@ -229,7 +259,7 @@ def pool_backward(read, lo, hi, attention, slope, scores):
         scores[l] = attention[l] * (scores[l] - level)
 
 
-@part
+@called
 def open_gates(gate, before, cell, curve, query):
     """Apply the activations to the gates of a bag, and write its cell, tanh(cell) and query."""
     u = cell.size
@@ -244,6 +274,12 @@ def open_gates(gate, before, cell, curve, query):
 
 
 @part
+def copy(source, target):
+    for k in range(source.size):
+        target[k] = source[k]
+
+
+@called
 def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, attention):
     """Look at each bag several times; arrays have an axis of looks, ``states`` are [q_t, r_t]."""
     n_bags, u = states.shape[1], read.shape[1]
@@ -252,18 +288,21 @@ def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, 
         if t > 0:
             gates[t] = dense(vector, plan, at, states[t - 1], False)
         else:
-            gates[t] = layer(vector, plan, at)[1]  # the first input and state are zero
+            copy(layer(vector, plan, at)[1], gates[0, 0])  # the first input and state are zero
         for i in range(n_bags):
             gate, cell, curve, query = gates[t, i], cells[t, i], curves[t, i], states[t, i, :u]
             if t == 0 and i > 0:  # the same for all bags
-                gate[:], cell[:], curve[:], query[:] = gates[0, 0], cells[0, 0], curves[0, 0], states[0, 0, :u]
+                copy(gates[0, 0], gate)
+                copy(cells[0, 0], cell)
+                copy(curves[0, 0], curve)
+                copy(states[0, 0, :u], query)
             else:
                 open_gates(gate, cells[t - 1, i] if t > 0 else none, cell, curve, query)
             score(read, query, starts[i], starts[i + 1], attention[t])
             pool(read, starts[i], starts[i + 1], attention[t], states[t, i, u:])
 
 
-@part
+@called
 def look_backward(read, lo, hi, attention, state, slope, read_slope, scores):
     """Add to the slopes of the query and of the instances, from the slope of a state."""
     u = read.shape[1]
@@ -277,7 +316,7 @@ def look_backward(read, lo, hi, attention, state, slope, read_slope, scores):
             read_slope[l, k] += a * pooled_slope[k] + s * state[k]
 
 
-@part
+@called
 def gates_backward(gate, before, curve, query_slope, cell_slope):
     """Replace the gates by their slopes before activation, and the slope of the cell by that of the cell before."""
     u = curve.size
@@ -291,7 +330,7 @@ def gates_backward(gate, before, curve, query_slope, cell_slope):
         cell_slope[k] = c * f
 
 
-@part
+@called
 def set_attention_backward(
     vector, gradient, plan, at, read, starts, gates, cells, curves, states, attention, slope, read_slope
 ):
@@ -314,7 +353,7 @@ def set_attention_backward(
                     db[k] += gates[0, i, k]
 
 
-@part
+@called
 def gated_attention(vector, plan, at, read, starts, gates, states, attention):
     """Look at each bag once; ``gates`` holds tanh(V m), σ(U m) and their product."""
     for j in range(2):
@@ -328,7 +367,7 @@ def gated_attention(vector, plan, at, read, starts, gates, states, attention):
         pool(read, starts[i], starts[i + 1], attention[0], states[0, i])
 
 
-@part
+@called
 def gated_attention_backward(vector, gradient, plan, at, read, starts, gates, states, attention, slope, read_slope):
     """Add to the slopes of the instances, from the slope of their sum; ``gates`` are used up."""
     scores = np.empty(len(read), read.dtype)
@@ -351,7 +390,7 @@ def gated_attention_backward(vector, gradient, plan, at, read, starts, gates, st
 # Networks -------------------------------------------------------------------------------------------------------------
 
 
-@part
+@called
 def forward(vector, plan, pooling, n_read, looks, rows, moments, share, starts):
     """Return all values of a batch: those of the reading layers, of attention and of the head.
 
@@ -386,7 +425,7 @@ def forward(vector, plan, pooling, n_read, looks, rows, moments, share, starts):
     return predictions, read, gates, cells, curves, states, attention, head
 
 
-@part
+@called
 def backward(vector, gradient, plan, pooling, n_read, values, starts, slope):
     """Add the gradient, given the slopes of the last layer's outputs, (bags or rows, 1); ``values`` are used up."""
     _, read, gates, cells, curves, states, attention, head = values
@@ -411,7 +450,7 @@ def backward(vector, gradient, plan, pooling, n_read, values, starts, slope):
     positive_layers_backward(vector, gradient, plan, 0, n_read, read, read_slope, False)
 
 
-@part
+@called
 def gather(rows, shares, offsets, positions):
     """Return the rows of some bags and their shares one after the other, and where each bag begins."""
     starts = np.zeros(positions.size + 1, np.int64)
@@ -419,13 +458,14 @@ def gather(rows, shares, offsets, positions):
         starts[i + 1] = starts[i] + offsets[positions[i] + 1] - offsets[positions[i]]
     gathered, share = np.empty((starts[-1], rows.shape[1]), rows.dtype), np.empty(starts[-1], rows.dtype)
     for i in range(positions.size):
-        lo, hi = offsets[positions[i]], offsets[positions[i] + 1]
-        gathered[starts[i] : starts[i + 1]] = rows[lo:hi]
-        share[starts[i] : starts[i + 1]] = shares[lo:hi]
+        first = offsets[positions[i]]
+        for l in range(starts[i], starts[i + 1]):
+            share[l] = shares[first + l - starts[i]]
+            copy(rows[first + l - starts[i]], gathered[l])
     return gathered, share, starts
 
 
-@part
+@called
 def loss_slope(values, share, starts, scale, targets, blend, pooling):
     """Return the slopes of the last layer's outputs, of the loss of bags (or its blend with that of instances)."""
     predictions, outputs = values[0], values[6]
@@ -442,7 +482,7 @@ def loss_slope(values, share, starts, scale, targets, blend, pooling):
     return slope
 
 
-@part
+@called
 def adam(w, g, m, v, rate, decay, steps):
     """Make a step of Adam with decoupled weight decay along the gradient, then set the gradient to zero."""
     remaining = np.float32(1 - rate * decay)
@@ -455,24 +495,32 @@ def adam(w, g, m, v, rate, decay, steps):
 
 
 @kernel
-def train_epoch(data, shape, plan, order, cuts, targets, learn, blend, vector, memory, rate, decay, steps):
+def train_epoch(data, shape, plan, order, cuts, targets, learn, blend, vector, memory, rate, decay, steps, held_out):
     """Make one pass over the bags in ``order``, in batches between ``cuts``; bags without weight are left out.
 
-    ``memory`` (3, parameters) is the gradient, zero between calls, and Adam's moments; ``steps`` were made before.
+    The last bags, as many as ``held_out`` has entries, are predicted at the end instead, into ``held_out``. ``memory``
+    (3, parameters) is the gradient, zero between calls, and Adam's moments; ``steps`` were made before.
     """
     rows, moments, shares, offsets = data
     pooling, n_read, looks = shape
+    n_learn = order.size - held_out.size
     for c in range(cuts.size - 1):
-        batch = order[cuts[c] : cuts[c + 1]]
-        positions = batch[learn[batch] > 0]
+        positions = order[cuts[c] : cuts[c + 1]]
+        size, learning = positions.size, cuts[c] < n_learn
+        if learning:
+            positions = positions[learn[positions] > 0]
         if positions.size > 0:
             shown, share, starts = gather(rows, shares, offsets, positions)
             values = forward(vector, plan, pooling, n_read, looks, shown, moments[positions], share, starts)
-            scale = learn[positions] * (np.float32(2) / np.float32(batch.size))
-            slope = loss_slope(values, share, starts, scale, targets[positions], blend, pooling)
-            backward(vector, memory[0], plan, pooling, n_read, values, starts, slope)
-        steps += 1
-        adam(vector, memory[0], memory[1], memory[2], rate, decay, steps)
+            if learning:
+                scale = learn[positions] * (np.float32(2) / np.float32(size))
+                slope = loss_slope(values, share, starts, scale, targets[positions], blend, pooling)
+                backward(vector, memory[0], plan, pooling, n_read, values, starts, slope)
+            else:
+                held_out[cuts[c] - n_learn : cuts[c + 1] - n_learn] = values[0]
+        if learning:
+            steps += 1
+            adam(vector, memory[0], memory[1], memory[2], rate, decay, steps)
 
 
 @kernel
@@ -498,7 +546,7 @@ def compile_kernels(training: bool) -> None:
     def data(number):
         return types.Tuple((number[:, ::1], number[:, ::1], number[::1], whole[::1]))
 
-    state = (single[::1], single[:, ::1], real, real, whole)
+    state = (single, single[::1], single[:, ::1], real, real, whole, single[::1])
     if training:
-        train_epoch.compile((data(single), shape, table, *lists, single[::1], single[::1], single, *state))
+        train_epoch.compile((data(single), shape, table, *lists, single[::1], single[::1], *state))
     predict.compile((data(real), shape, table, *lists, real[::1], real[::1], real[::1]))

@@ -105,9 +105,9 @@ class Data:
         return np.diff(self.offsets)
 
     def arrays(self, dtype) -> tuple[np.ndarray, ...]:
-        """Return the arrays as the kernels take them."""
-        values = (np.ascontiguousarray(part, dtype=dtype) for part in (self.rows, self.moments, self.shares))
-        return *values, np.ascontiguousarray(self.offsets, dtype=np.int64)
+        """Return the arrays as the kernels take them: for others, read-only ones too, numba would compile anew."""
+        values = (np.require(part, dtype, "CW") for part in (self.rows, self.moments, self.shares))
+        return *values, np.require(self.offsets, np.int64, "CW")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Split:
 def cuts(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> np.ndarray:
     """Return where batches begin, and the end: at most ``n_bags`` bags and `ROWS` instances, or one larger bag."""
     starts, rows = [0], 0
-    for i, size in enumerate(sizes[positions]):
+    for i, size in enumerate(sizes[positions].tolist()):
         if i > starts[-1] and (i - starts[-1] == n_bags or rows + size > ROWS):
             starts.append(i)
             rows = 0
@@ -210,15 +210,15 @@ def _train_by_kernels(network, data: Data, task: Task, starts, recipe: Recipe, n
     """Return the best parameters of the networks, their held-out errors, and their epochs."""
     attention_kernels(True)  # compile or load before threads start
     used = np.flatnonzero(task.learn.any(axis=1))
-    arrays = data.arrays(np.float32), data.arrays(np.float64)
+    arrays = data.arrays(np.float32)
     with one_thread():
         trained = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")(
-            delayed(_train_alone)(network, *arrays, used, task[i], start, recipe) for i, start in enumerate(starts)
+            delayed(_train_alone)(network, arrays, used, task[i], start, recipe) for i, start in enumerate(starts)
         )
     return zip(*trained, strict=True)
 
 
-def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start, recipe: Recipe) -> tuple:
+def _train_alone(network: Network, arrays, used, task: Task, start, recipe: Recipe) -> tuple:
     """Return the best parameters of one network, their held-out error and their epoch.
 
     Adam with decoupled weight decay, until ``patience`` epochs have passed without improvement.
@@ -226,21 +226,20 @@ def _train_alone(network: Network, arrays, exact_arrays, used, task: Task, start
     kernels, sizes, shape, plan = attention_kernels(True), np.diff(arrays[-1]), network.shape, network.plan
     targets, learn = task.targets.astype(np.float32), task.learn.astype(np.float32)
     held = np.flatnonzero(task.held)
-    held_batches = cuts(held, sizes, len(held))
-    predictions, weights = np.empty(len(held)), np.empty(sizes.sum())
+    held_batches, predictions = cuts(held, sizes, len(held)), np.zeros(len(held), dtype=np.float32)
 
     def held_out_error() -> float:
-        kernels.predict(exact_arrays, shape, plan, held, held_batches, vector.astype(np.float64), predictions, weights)
         return float((task.held[held] * (predictions - task.targets[held]) ** 2).sum())
 
     vector = start.astype(np.float32)
     memory, random, steps = np.zeros((3, len(vector)), dtype=np.float32), np.random.default_rng(recipe.seed), 0
-    best, error, at = vector.copy(), held_out_error(), 0
+    best, error, at = vector.copy(), held_out_error(), 0  # the first weights predict zero
     for epoch in range(1, recipe.epochs + 1):
         order = random.permutation(used)
         batches = cuts(order, sizes, recipe.batch_size)
+        data = np.concatenate([order, held]), np.concatenate([batches, len(order) + held_batches[1:]]), targets, learn
         state = np.float32(task.blend), vector, memory, recipe.learning_rate, recipe.weight_decay, steps
-        kernels.train_epoch(arrays, shape, plan, order, batches, targets, learn, *state)
+        kernels.train_epoch(arrays, shape, plan, *data, *state, predictions)
         steps, now = steps + len(batches) - 1, held_out_error()
         if now < error:
             best, error, at = vector.copy(), now, epoch
