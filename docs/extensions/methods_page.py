@@ -34,6 +34,7 @@ Methods are sorted by their typical error.
 - *Spread*: the target is the spread of the instances along one direction.
 - *One key instance* can be recognised by its features.
   *One hidden instance* is linear in its own features, and the others are drawn from a wider distribution.
+- Methods in italics are not part of bagwise; they are described in [the league](league.md).
 
 [The benchmarks](benchmarks.md#when-each-method-wins) have the command, and [the comparison](comparison.md) has errors
 on eleven further data sets, four of them real.
