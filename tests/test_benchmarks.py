@@ -53,6 +53,17 @@ def test_the_page_of_the_league_says_where_auto_is_not_ahead(league, tmp_path, m
     assert (tmp_path / "league.png").exists()
 
 
+def test_the_picture_of_methods_sorts_rows_by_their_typical_error(league):
+    which = import_module("which_method")
+    assert set(which.OUTSIDE) <= set(league.METHODS)
+    errors = {
+        "poor": dict.fromkeys(which.SIMULATIONS, [4.0, 2.0]),
+        "good": dict.fromkeys(which.SIMULATIONS, [1.0, 1.0]),
+    }
+    methods, table = which.relative(errors)
+    assert methods == ["good", "poor"] and (table == [[1.0] * 8, [3.0] * 8]).all()
+
+
 @pytest.mark.slow
 def test_the_quick_speed_table(tmp_path):
     command = [sys.executable, ROOT / "benchmarks" / "speed.py", "--quick", "--json", tmp_path / "speed.json"]
