@@ -145,10 +145,6 @@ class Metric:
             return np.abs(value - self.best)
         return value if self.direction == "lower" else -value
 
-    def in_unit(self, mean_loss):
-        """Return a mean of ``bag_loss`` in the unit of the target."""
-        return np.sqrt(mean_loss) if self.bag_loss is squared else mean_loss
-
     def compare(self, y, prediction, other, *, weight=None) -> tuple[float, float, float, float]:
         """Return the metric with its standard error, and its paired difference from other predictions with its error.
 

@@ -67,13 +67,12 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
         thinned = thin(cv.bags, (cv.bags.sizes + 1) // 2, cv.random_state)
         halved["instances"] = predictions_by(thinned, np.ones(len(half), dtype=bool))
     compared = (cv.fold < n_folds)[cv.scored]
-    loss, metric = cv.loss(held_out)[compared], get_metric(cv.metric)
+    loss, is_squared = cv.loss(held_out)[compared], get_metric(cv.metric).bag_loss is squared
     level = max(float(loss.mean()), np.finfo(float).tiny)
     rise, se = {}, {}
     for part, predictions in halved.items():
         worse = cv.loss(predictions)[compared] - loss
         ratio, error = max(level + worse.mean(), 0.0) / level, worse.std() / np.sqrt(len(worse)) / level
-        # d√m / √m = dm / 2m
-        rise[part] = float(metric.in_unit(ratio) - 1.0)
-        se[part] = float(error / (2 if metric.bag_loss is squared else 1))
+        rise[part] = float((np.sqrt(ratio) if is_squared else ratio) - 1.0)
+        se[part] = float(error / (2 if is_squared else 1))  # d√m / √m = dm / 2m
     return Curve(member.name, rise, se)

@@ -303,9 +303,9 @@ class PredictiveDistribution:
         From 0.5 on, the ⌈p (n + 1)⌉-th smallest value; below, the ⌊p (n + 1)⌋-th smallest: the quantiles of p and
         1 - p hold a share of at least 1 - 2p between them.
         """
-        probabilities = np.atleast_1d(np.asarray(probability, dtype=np.float64)).tolist()
         low, high = self.known()
-        for p in probabilities:
+        columns = []
+        for p in np.atleast_1d(np.asarray(probability, dtype=np.float64)).tolist():
             if not 0 < p < 1:
                 raise ValueError(f"a probability must lie between 0 and 1, not {p:g}")
             if not low - ROUNDING <= p <= high + ROUNDING:
@@ -313,13 +313,10 @@ class PredictiveDistribution:
                     f"a quantile of {p:g} needs more calibration bags (groups) than {round(self.shares.sum())}; with "
                     f"these, ask for probabilities from {low:.3g} to {high:.3g}"
                 )
-        columns = [self._quantile(p) for p in probabilities]
+            sign, level = (1.0, p) if p >= 0.5 else (-1.0, 1.0 - p)
+            scores = SortedScores(sign * self.scores, self.fold, self.shares)
+            columns.append(sign * scores.quantile(self.scale.T, sign * self.centre.T, level))
         return columns[0] if np.ndim(probability) == 0 else np.column_stack(columns)
-
-    def _quantile(self, p: float) -> np.ndarray:
-        sign, level = (1.0, p) if p >= 0.5 else (-1.0, 1.0 - p)
-        scores = SortedScores(sign * self.scores, self.fold, self.shares)
-        return sign * scores.quantile(self.scale.T, sign * self.centre.T, level)
 
     def cdf(self, y) -> np.ndarray:
         """Return the probability of a target below y per bag: (mass below y + (mass at y + 1) / 2) / (n + 1)."""
