@@ -157,7 +157,7 @@ def test_missing_values_are_kept_only_on_request(arrays):
 
 
 def test_infinite_values_and_those_that_cannot_be_squared_are_refused(arrays):
-    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100.*, whose squares are infinite"):
+    with pytest.raises(ValueError, match=r"bag 1 has feature values beyond 1e\+100.*their squares are infinite"):
         from_arrays([[[1.0]], [[2.0], [1e200]]])
     assert from_arrays([[[1e100]], [[-1e100]]]).instances.max() == 1e100
     arrays[1][0, 0] = arrays[4][0, 0] = np.inf

@@ -361,4 +361,4 @@ def differences(names: list, expected: list) -> str:
     phrases["new"] = sorted(map(str, set(names) - set(expected)))
     if not any(phrases.values()):
         phrases = {"the order is": list(map(str, names)), "expected": list(map(str, expected))}
-    return "; ".join(f"{heading}: {', '.join(some[:5])}" for heading, some in phrases.items() if some)
+    return "; ".join(f"{heading}: {', '.join(texts[:5])}" for heading, texts in phrases.items() if texts)

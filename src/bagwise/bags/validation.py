@@ -295,28 +295,22 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
     largest = FLOATS[instances.dtype]
     if instances.min() >= -largest and instances.max() <= largest:
         return False
-    infinite = np.isinf(instances)
-    if infinite.any():
-        subject, where = name_values(infinite, offsets, ids, names)
-        raise ParameterError(
-            "missing",
-            f"{subject} infinite feature values{where}; clip them, or leave those instances out, which load does with "
-            "missing='drop-instances'",
-        )
-    large = np.abs(instances) > largest
-    if large.any():
-        subject, where = name_values(large, offsets, ids, names)
-        raise ValueError(
-            f"{subject} feature values beyond {LARGEST:g}{where}, whose squares are infinite; rescale the feature, or "
-            "look for a fill value"
-        )
+    leave_out = "leave those instances out, which load does with missing='drop-instances'"
+    refused = [
+        (np.isinf(instances), "infinite feature values", f"clip them, or {leave_out}"),
+        (
+            np.abs(instances) > largest,
+            f"feature values beyond {LARGEST:g}",
+            "their squares are infinite: rescale the feature, or look for a fill value",
+        ),
+    ]
     if missing == "refuse":
-        subject, where = name_values(np.isnan(instances), offsets, ids, names)
-        raise ParameterError(
-            "missing",
-            f"{subject} missing feature values (NaN){where}; leave those instances out, which load does with "
-            "missing='drop-instances', or keep them with missing='impute' for a method that fills them in",
-        )
+        way = f"{leave_out}, or keep them with missing='impute' for a method that fills them in"
+        refused.append((np.isnan(instances), "missing feature values (NaN)", way))
+    for marked, problem, way in refused:
+        if marked.any():
+            subject, where = name_values(marked, offsets, ids, names)
+            raise ParameterError("missing", f"{subject} {problem}{where}; {way}")
     return True
 
 

@@ -29,9 +29,7 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
     from bagwise.cli.console import Terminal, as_options, messages_of
 
     with messages_of("check"):
-        inspection = bw.check_table(
-            table, **o.columns(context), folds=None if folds is None else o.number_of_folds(folds)
-        )
+        inspection = bw.check_table(table, **o.columns(context), folds=folds)
     inspection.findings = [replace(finding, text=as_options(finding.text)) for finding in inspection.findings]
     if as_json:
         typer.echo(json.dumps(inspection.to_dict(), indent=1))

@@ -71,10 +71,12 @@ def check_jobs(number: int | None) -> int | None:
     return number
 
 
-def parse_folds(text: str | None) -> str | None:
-    """Refuse what is neither a number of folds nor a scheme."""
-    if text is None or text in ("random", "forward", "given") or (text.isdecimal() and int(text) >= 2):
+def parse_folds(text: str | None) -> int | str | None:
+    """Return a number of folds, or a scheme; refuse anything else."""
+    if text is None or text in ("random", "forward", "given"):
         return text
+    if text.isdecimal() and int(text) >= 2:
+        return int(text)
     raise typer.BadParameter(f"{text!r} is neither a number of folds from 2, nor random, forward or given")
 
 
@@ -101,9 +103,9 @@ def split_methods(texts: list[str] | None) -> list[str]:
 
 def complete_method(incomplete: str) -> list[tuple[str, str]]:
     """Return the methods whose name begins so, for the completion of a shell; after a comma, that of the last."""
-    named, comma, begun = incomplete.rpartition(",")
+    earlier, comma, last = incomplete.rpartition(",")
     cards = read_cards().items()
-    return [(f"{named}{comma}{name}", card["idea"]) for name, card in cards if name.startswith(begun)]
+    return [(f"{earlier}{comma}{name}", card["idea"]) for name, card in cards if name.startswith(last)]
 
 
 def read_cards() -> dict[str, dict]:
@@ -290,7 +292,7 @@ Quiet = Annotated[bool, run_option("Print results and errors only.", "--quiet")]
 Json = Annotated[bool, run_option("Print JSON instead of text.", "--json")]
 
 
-def declare_folds(bags, folds: str | None):
+def declare_folds(bags, folds: int | str | None):
     """Return the bags with the declaration that --folds makes: all folds follow it."""
     from bagwise.bags.folds import Validation, split_bags
 
@@ -299,10 +301,9 @@ def declare_folds(bags, folds: str | None):
     declared = bags.validation or Validation()
     if folds == "given" and bags.fold is None:
         raise ValueError("--folds given needs a fold per bag, and the bags have none; name its column: --fold-column")
-    if folds.isdecimal() and declared.scheme == "given":
+    if isinstance(folds, int) and declared.scheme == "given":
         raise ValueError(f"--folds {folds} asks for random folds, and --fold-column fixes them. Give one of the two.")
-    changes = {"folds": int(folds)} if folds.isdecimal() else {"scheme": folds}
-    bags = bags.with_validation(replace(declared, **changes))
+    bags = bags.with_validation(replace(declared, **{"folds" if isinstance(folds, int) else "scheme": folds}))
     split_bags(bags)  # the first error is that of the declaration
     return bags
 
@@ -320,12 +321,7 @@ def run_keywords(context: typer.Context, tables: list[str], columns: dict) -> di
     origin = {"path": paths, "options": columns, "command": command_text(context)}
     options = context.params
     shared = {name: options[name] for name in ("metric", "level", "n_jobs", "device", "retry_failed")}
-    return shared | {"folds": number_of_folds(options["folds"]), "random_state": options["seed"], "origin": origin}
-
-
-def number_of_folds(folds: str | None) -> int | str:
-    """Return --folds for functions that compare methods: a number, a scheme, or the default."""
-    return 5 if folds is None else int(folds) if folds.isdecimal() else folds
+    return shared | {"folds": options["folds"] or 5, "random_state": options["seed"], "origin": origin}
 
 
 def workers(scheduler: str | None):
