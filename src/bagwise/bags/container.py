@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from bagwise.bags import validation
-from bagwise.bags.frames import as_list, to_frame, unframe
+from bagwise.bags.frames import as_list, to_frame
 from bagwise.bags.segments import shares
 from bagwise.bags.shared_rows import SHARED_ROWS, shared_row_groups
 from bagwise.bags.validation import counted
@@ -109,15 +109,13 @@ class Bags:
             text = "missing='drop-instances' is for tables, which load reads; here, leave such instances out first"
             raise validation.ParameterError("missing", text)
         validation.one_of(missing, ("refuse", "impute", "keep"), "missing")
-        instances, columns = unframe(instances, "instances")
-        instances = validation.as_instances(instances)
+        instances, names = validation.as_instances(instances, feature_names)
         offsets = validation.as_offsets(offsets, len(instances))
         n_bags = len(offsets) - 1
         ids = np.arange(n_bags) if ids is None else validation.as_labels(ids, n_bags, "ids")
         advice = "every bag needs at least one: leave the empty ones out, with their targets"
         validation.refuse_bags(np.diff(offsets) == 0, ids, f"no instances; {advice}")
         validation.refuse_repeated(ids)
-        names = validation.as_names(feature_names, columns, instances.shape[1])
         has_missing = validation.check_values(instances, offsets, ids, missing, names)
         weights = validation.as_weights(weights, offsets, ids)
         covariates = validation.as_covariates(covariates, covariate_names, ids, names)
@@ -402,11 +400,9 @@ class Bags:
 
     def replace(self, instances, *, feature_names=None) -> Bags:
         """Return the bags with other features for their instances; rows must correspond one to one."""
-        instances, columns = unframe(instances, "instances")
-        instances = validation.as_instances(instances)
+        instances, names = validation.as_instances(instances, feature_names)
         if len(instances) != self.n_instances:
             raise ValueError(f"{len(instances)} rows for {self.n_instances} instances; give one row per instance")
-        names = validation.as_names(feature_names, columns, instances.shape[1])
         missing = "keep" if self.missing in ("impute", "keep") else "refuse"
         has_missing = validation.check_values(instances, self.offsets, self.ids, missing, names)
         return self._with(instances=instances, feature_names=names, has_missing=has_missing)

@@ -143,8 +143,11 @@ def as_numbers(values, parameter: str) -> np.ndarray:
     return array
 
 
-def as_instances(instances) -> np.ndarray:
-    """Convert to a C-ordered table of float64 or float32 with at least one row and one column."""
+def as_instances(instances, feature_names=None) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Return a C-ordered table of float64 or float32 with at least one row and one column, and its column names."""
+    columns = None
+    if not isinstance(instances, np.ndarray):
+        instances, columns = unframe(instances, "instances")
     array = as_numbers(instances, "instances")
     if array.ndim == 1:
         array = array[:, None]
@@ -157,7 +160,7 @@ def as_instances(instances) -> np.ndarray:
         array = array.astype(float_dtype([array.dtype]))
     if 0 in array.shape:
         raise ValueError(f"there must be at least one instance and one feature, not a table of shape {array.shape}")
-    return np.ascontiguousarray(array)
+    return np.ascontiguousarray(array), as_names(feature_names, columns, array.shape[1])
 
 
 def as_offsets(offsets, n_instances: int) -> np.ndarray:

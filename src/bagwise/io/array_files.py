@@ -185,7 +185,7 @@ def _load_bags(arrays: dict, metadata: dict, roles: Roles, missing: str, fill_va
     elif "offsets" not in arrays and "sizes" not in arrays:
         raise ValueError("instances alone do not say which rows belong together; store offsets or sizes beside them")
     else:
-        instances = as_instances(arrays["instances"])
+        instances, _ = as_instances(arrays["instances"])
         offsets = arrays["offsets"] if "offsets" in arrays else np.concatenate([[0], np.cumsum(arrays["sizes"])])
         offsets = as_offsets(offsets, len(instances))
     instances = with_missing(instances, fill_values)
