@@ -132,7 +132,7 @@ def fit_in_memory(context: typer.Context, options: dict, columns: dict, messages
 def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages) -> tuple:
     """Fit a method on a table that is read chunk by chunk; return as `fit_in_memory` does, without the data."""
     import bagwise as bw
-    from bagwise.reports.verdict import add_texts, summarise_scores
+    from bagwise.reports.verdict import summarise_scores
     from bagwise.scale.scan_fit import fit_and_describe
 
     o.refuse_options(context, *IN_MEMORY)
@@ -154,7 +154,7 @@ def fit_in_chunks(context: typer.Context, options: dict, columns: dict, messages
     if hasattr(inner, "leaderboard"):
         errors = inner.scores_
         scores = {"rmse": errors["rmse"], "r2": errors["explained"], "rmse_of_mean": errors["mean_rmse"]}
-    summary = add_texts(summarise_scores(name, training["bags"], scores), model)
+    summary = summarise_scores(model, name, training["bags"], scores)
     columns = columns | ({"bag_features": list(scan.covariates)} if scan.covariates else {})
     return model, training | {"where": where, "columns": columns}, summary, None
 

@@ -351,9 +351,9 @@ def write_model_report(
     """
     about = {"name": name, "method": method, "command": command}
     bags = check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
-    given = {"y": y, "held_out": held_out, "fold": fold, "std": std}
+    columns = {"y": y, "held_out": held_out, "fold": fold, "std": std}
     y, held_out, fold, std = (
-        None if values is None else np.asarray(aligned(values, bags, parameter)) for parameter, values in given.items()
+        None if values is None else np.asarray(aligned(values, bags, role)) for role, values in columns.items()
     )
     if hasattr(model, "target_names_"):
         content = _several(model, bags, y.astype(np.float64), held_out, about)

@@ -364,37 +364,34 @@ def summarise_fit(model, name: str, bags, y: np.ndarray) -> dict:
     held = held_out_of(name, model, bags, y).with_baselines(bags, y)
     judged, metric = worth(held), held.metric
     if judged is None:
-        return add_texts(summarise_scores(name, len(y), None), model)
+        return summarise_scores(model, name, len(y), None)
     error, mean_error = (rmse(held.target, column) for column in (held.prediction, held.baselines[MEAN]))
     r2 = 1 - (error / mean_error) ** 2 if mean_error > 0 else 0.0
     scores = {"rmse": error, "mae": mae(held.target, held.prediction), "r2": r2, "rmse_of_mean": mean_error}
     scores |= {"metric": metric, metric: judged.error, f"{metric}_of_mean": judged.mean_error}
     scores |= {f"{metric}_of_forest": judged.baseline_errors[FOREST]}
-    return add_texts(summarise_scores(name, len(y), scores) | {"verdict": judgement(judged)["badge"]}, model)
+    return summarise_scores(model, name, len(y), scores) | {"verdict": judgement(judged)["badge"]}
 
 
-def summarise_scores(name: str, n_bags: int, scores: dict | None) -> dict:
-    """Return a summary made of the errors on held-out bags alone."""
-    text = f"The method {name} ({find(name)[0].cites}) was fitted on {n_bags:,} bags with bagwise {__version__}."
-    if scores is not None:
-        text += (
-            f" Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
-            f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
-        )
-    return {"method": name, "bags": n_bags, "held_out": scores, "paragraph": text}
-
-
-def add_texts(summary: dict, model) -> dict:
-    """Add the paragraph and summary of the method itself, and the level of the intervals (None without intervals)."""
-    method = getattr(model, "method_", model)
-    paragraph = method.paragraph() if hasattr(method, "paragraph") else summary["paragraph"]
-    level = None
+def summarise_scores(model, name: str, n_bags: int, scores: dict | None) -> dict:
+    """Return a summary made of the model and its errors on held-out bags; the level is None without intervals."""
+    method, level = getattr(model, "method_", model), None
+    if hasattr(method, "paragraph"):
+        paragraph = method.paragraph()
+    else:
+        cites = find(name)[0].cites
+        paragraph = f"The method {name} ({cites}) was fitted on {n_bags:,} bags with bagwise {__version__}."
+        if scores is not None:
+            paragraph += (
+                f" Bags held out in turn were predicted with a root mean squared error of {scores['rmse']:.4g} "
+                f"(R² {scores['r2']:.2f}), where the mean of the targets has {scores['rmse_of_mean']:.4g}."
+            )
     if getattr(model, "lacking_", "no intervals at all") is None:
         level, kind = model.level, f"{model.kind} (Barber et al. 2021) over folds of bags"
         kind = "from one split of the bags (Papadopoulos et al. 2008)" if model.kind == "split" else kind
         paragraph += f" Prediction intervals at level {level:g} are conformal: {kind}, {SCORES[model.scores]}."
-    texts = {"paragraph": paragraph, "level": level}
-    return summary | texts | ({"summary": method.summary()} if hasattr(method, "summary") else {})
+    summary = {"method": name, "bags": n_bags, "held_out": scores, "paragraph": paragraph, "level": level}
+    return summary | ({"summary": method.summary()} if hasattr(method, "summary") else {})
 
 
 def first_line(summary: dict) -> str:
