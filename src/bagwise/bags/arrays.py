@@ -27,10 +27,16 @@ def from_arrays(
     Parameters
     ----------
     arrays : list of arrays (instances, features), or of data frames
-    ids, groups, feature_names, missing, covariates, covariate_names : optional
-        As in `Bags`.
+    ids, groups : one label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "impute", "keep"}
+        Whether missing values (NaN) raise an error, are imputed by every estimator, or are kept.
     weights : list of arrays, optional
         The weights of each bag's instances.
+    covariates : array (bags, covariates) or data frame, optional
+        Numbers that describe the bag.
+    covariate_names : list of str, optional
 
     Returns
     -------
@@ -124,8 +130,11 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     array : array (bags, longest bag, features)
     sizes : array of int
         The number of real instances of each bag; the rows behind them are not read.
-    ids, groups, feature_names, missing : optional
-        As in `Bags`.
+    ids, groups : one label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "impute", "keep"}
+        Whether missing values (NaN) raise an error, are imputed by every estimator, or are kept.
 
     Returns
     -------
@@ -165,8 +174,11 @@ def from_awkward(array, *, ids=None, groups=None, feature_names=None, missing="r
     Parameters
     ----------
     array : awkward array
-    ids, groups, feature_names, missing : optional
-        As in `Bags`.
+    ids, groups : one label per bag, optional
+        Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
+    feature_names : list of str, optional
+    missing : {"refuse", "impute", "keep"}
+        Whether missing values (NaN) raise an error, are imputed by every estimator, or are kept.
 
     Returns
     -------
