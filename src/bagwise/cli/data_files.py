@@ -99,7 +99,9 @@ def raster(
     stack: Annotated[list[Path] | None, o.option("A raster on the same grid. Example: --stack terrain.tif")] = None,
     band: Annotated[o.Texts, o.option("Band, by name or number. Example: --band red")] = None,
     mask: Annotated[Path | None, o.option("A raster whose 0 hides pixels. Example: --mask clear.tif")] = None,
-    weights: Annotated[Literal["area-fraction"] | None, o.option("Add a column with the share of each pixel's area inside.")] = None,
+    weights: Annotated[
+        Literal["area-fraction"] | None, o.option("Add a column with the share of each pixel's area inside.")
+    ] = None,
     all_touched: Annotated[bool, o.option("Take every pixel that a zone touches.", "--all-touched")] = False,
     missing: Annotated[
         Literal["drop-instances", "refuse", "keep"], o.option("What happens to pixels without a value.")
@@ -150,13 +152,17 @@ def raster(
 def arrays(
     folder: Annotated[Path, typer.Argument(help="A folder with a .npy, .npz or .h5 file per bag. Example: slides")],
     out: Annotated[Path, o.option("The bags as .npz. Example: --out slides.npz")],
-    table: Annotated[Path | None, o.option("A table, a row per bag: ids and targets. Example: --table clinical.csv")] = None,
+    table: Annotated[
+        Path | None, o.option("A table, a row per bag: ids and targets. Example: --table clinical.csv")
+    ] = None,
     bag: Annotated[o.Text, o.option("Column of bag ids. Example: --bag slide")] = None,
     target: Annotated[o.Text, o.option("Column of targets. Example: --target survival")] = None,
     groups: Annotated[o.Text, o.option("Column of groups. Example: --groups patient")] = None,
     bag_feature: Annotated[o.Texts, o.option("Column that describes the bag. Example: --bag-feature age")] = None,
     array: Annotated[o.Text, o.option("The array of a file that holds several. Example: --array features")] = None,
-    unmatched: Annotated[Literal["refuse", "drop"], o.option("What happens to rows without a file, and files without a row.")] = "refuse",
+    unmatched: Annotated[
+        Literal["refuse", "drop"], o.option("What happens to rows without a file, and files without a row.")
+    ] = "refuse",
     missing: Annotated[Literal["refuse", "impute", "keep"], o.option("What happens to missing values.")] = "refuse",
     quiet: o.Quiet = False,
 ) -> None:

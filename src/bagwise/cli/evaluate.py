@@ -35,7 +35,9 @@ def evaluate(
         Literal[*METRICS], o.metric_option("Metric by which settings are chosen and methods ranked", METRICS)
     ] = "rmse",
     level: o.Level = 0.9,
-    by: Annotated[o.Text, o.option("Column whose values are scored separately; not a feature. Example: --by site")] = None,
+    by: Annotated[
+        o.Text, o.option("Column whose values are scored separately; not a feature. Example: --by site")
+    ] = None,
     n_jobs: o.Jobs = None,
     scheduler: o.Scheduler = None,
     device: o.Device = None,

@@ -53,7 +53,9 @@ def fit(
         Literal["mean", "sum"] | None,
         o.option("Whether targets are means or sums over instances, for aggregate-gp. Example: --aggregate sum"),
     ] = None,
-    exposure: Annotated[o.Text, o.option("Column of exposures, such as people per pixel. Example: --exposure people")] = None,
+    exposure: Annotated[
+        o.Text, o.option("Column of exposures, such as people per pixel. Example: --exposure people")
+    ] = None,
     likelihood: Annotated[
         Likelihood, o.option("Targets are numbers, counts or rates, for aggregate-gp. Example: --likelihood poisson")
     ] = None,

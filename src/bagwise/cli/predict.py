@@ -36,7 +36,9 @@ def predict(
         list[float] | None,
         o.option("Quantile of the predictive distribution to add. Example: --quantile 0.1", callback=o.check_shares),
     ] = None,
-    spreadsheet_safe: Annotated[bool, o.option("In csv, put an apostrophe before ids such as =1+1.", "--spreadsheet-safe")] = False,
+    spreadsheet_safe: Annotated[
+        bool, o.option("In csv, put an apostrophe before ids such as =1+1.", "--spreadsheet-safe")
+    ] = False,
     engine: o.Engine = "memory",
     scheduler: o.Scheduler = None,
     where: o.Where = None,
