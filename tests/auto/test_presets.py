@@ -258,11 +258,11 @@ def test_more_bags_are_probed_where_few_leave_a_doubt():
 
     budget = TimeBudget(60.0)
     seconds = budget.estimate(probe, np.arange(20_000), n_train=13_000, n_fits=4, reserve=0.0)
-    assert probed == [16, 64, 256] and seconds == pytest.approx(0.2 * 13_000 / 256)
+    assert probed == [16, 32, 64, 128, 256] and seconds == pytest.approx(0.2 * 13_000 / 256)
     assert budget.longest_probe == 0.2
     probed.clear()
-    TimeBudget(12.0).estimate(probe, np.arange(20_000), n_train=13_000, n_fits=4, reserve=0.0)
-    assert probed == [16]  # a fit to 64 bags may take 16 times as long, more than a quarter of 12 s
+    TimeBudget(3.0).estimate(probe, np.arange(20_000), n_train=13_000, n_fits=4, reserve=0.0)
+    assert probed == [16]  # a fit to 32 bags may take four times as long, more than a quarter of 3 s
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(2.0, "tried"), (4.0, "skipped")])

@@ -8,7 +8,7 @@ from importlib import import_module
 import numpy as np
 
 WHOLE = 1.25  # seconds of a fit to all bags for one of a fit without a fifth of them, or of a fit on a busier machine
-FIRST_PROBE, PROBE_GROWTH = 16, 4  # bags of the first fit that estimates seconds, and growth from one to the next
+FIRST_PROBE, PROBE_GROWTH = 16, 2  # bags of the first fit that estimates seconds, and growth from one to the next
 MOST_PROBED = 1 / 8  # of the bags
 PROBE_SHARE = 1 / 4  # of the seconds left that such a fit, or a first fold, may take
 COSTLY_SHARE = 0.1  # of the budget: with less, not even a fit to a few bags of a costly member is begun
