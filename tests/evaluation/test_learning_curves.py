@@ -192,7 +192,8 @@ def test_thinned_bags_of_a_table_keep_their_rows_beside_the_instances():
     bags, y = bw.load(bags.to_frame(y), bag="bag", target="target")
     some = thinned(bags, [0.5], 0)
     assert (some.kept["row"] // 8 == some.expand(np.arange(24))).all()
-    assert bw.learning_curve("aggregated", bags, y, over="instances", repeats=1, folds=2).errors.size
+    sizes = bw.learning_curve("aggregated", bags, y, over="instances", repeats=1, folds=2).sizes
+    assert (np.diff(sizes) > 0).all()  # several shares of few instances give the same numbers
     assert len(thin(bags, 3).kept["row"]) == 72
 
 

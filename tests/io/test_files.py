@@ -197,6 +197,15 @@ def test_matlab_layouts(tmp_path, name, width, features):
         np.testing.assert_array_equal(rows, table[table[:, 0] == bag, 1:-1])
 
 
+def test_the_last_column_of_a_matlab_file_is_named_where_the_target_is_in_a_second_table(tmp_path):
+    savemat(tmp_path / "t.mat", {"data": matrix(6)})
+    second = pd.DataFrame({"bag": np.unique(matrix(6)[:, 0]).astype(int)}).assign(potency=range(5))
+    with pytest.warns(UserWarning, match="last column of t.mat becomes the feature 'target', .* 'potency'"):
+        bw.load(tmp_path / "t.mat", targets=second, bag="bag", target="potency")
+    bags, _ = bw.load(tmp_path / "t.mat", targets=second, bag="bag", target="potency", ignore=-1)
+    assert "target" not in bags.feature_names
+
+
 def test_matlab_columns_by_position(tmp_path):
     table = matrix(6)
     savemat(tmp_path / "t.mat", {"data": table[:, [1, 0, 2, 5, 3, 4]]})  # id second, target fourth

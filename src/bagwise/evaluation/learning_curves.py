@@ -164,7 +164,8 @@ def _choose_sizes(over: str, sizes, bags: Bags, splits: list[Split]) -> list:
     else:
         median = np.median(bags.sizes)
         least = max(FEWEST_INSTANCES / median, SMALLEST_SHARE)
-        default = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+        shares = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+        default = list({int(_n_instances(bags, share).sum()): share for share in shares}.values())
         chosen = default if requested is None else sorted({float(share) for share in requested})
         valid, supply = chosen and 0 < chosen[0] <= chosen[-1] <= 1, f"bags of {median:g} instances (median)"
         rule = "different shares of a bag's instances, above 0 and up to 1"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bagwise.bags.frames import FrameColumns
-from bagwise.bags.validation import ParameterError
+from bagwise.bags.frames import FrameColumns, as_list
+from bagwise.bags.validation import ParameterError, warn_user
 from bagwise.io.columns import Roles
 from bagwise.io.load import gather
 from bagwise.io.table_files import reading
@@ -69,6 +69,13 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
     several = ("features", "ignore", "bag_features", "keep", "categories", "dates")
     of_roles = {role: named(getattr(roles, role)) for role in ("bag", "target", "groups", "weights", *several)}
     roles = replace(roles, **of_roles, labels={label: named(column) for label, column in roles.labels.items()})
+    if roles.targets is not None and roles.features is None and roles.target not in names:
+        column = special.get(width - 1)
+        if column is not None and column not in as_list(roles.ignore):
+            warn_user(
+                f"the last column of {path.name} becomes the feature {column!r}, because the target {roles.target!r} is "
+                "read from the second table; leave it out with ignore=-1 if it is a target"
+            )
     columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)
     if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
