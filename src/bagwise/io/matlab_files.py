@@ -73,8 +73,8 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
         column = special.get(width - 1)
         if column is not None and column not in as_list(roles.ignore):
             warn_user(
-                f"the last column of {path.name} becomes the feature {column!r}, because the target {roles.target!r} is "
-                "read from the second table; leave it out with ignore=-1 if it is a target"
+                f"the last column of {path.name} becomes the feature {column!r}, because the target {roles.target!r} "
+                "is read from the second table; leave it out with ignore=-1 if it is a target"
             )
     columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)
