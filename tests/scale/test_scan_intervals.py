@@ -12,10 +12,11 @@ from bagwise.instances import Imputation
 from bagwise.intervals import Intervals
 from bagwise.scale import fit_scan, held_out, predict_scan
 
-KINDS = [{"kind": "cv+", "folds": 3}, {"kind": "split", "scale": "none"}]
+SPLIT = {"kind": "split", "folds": 3}
+KINDS = [{"kind": "cv+", "folds": 3}, SPLIT, SPLIT | {"scale": "none"}, SPLIT | {"scores": "quantile"}]
 
 
-@pytest.mark.parametrize("options", KINDS, ids=["cv+", "split"])
+@pytest.mark.parametrize("options", KINDS, ids=["cv+", "split", "none", "quantile"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name == "aggregated" else pytest.mark.slow) for name in METHODS]
 )
@@ -75,7 +76,7 @@ def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):
     source = bw.scan(bags[:600], target=y[:600], chunk_rows=500)
     for options in ({"kind": "cv+", "folds": 3}, {"kind": "split", "scale": "none"}, {"kind": "split"}):
         model = fit_scan(source, Intervals("aggregated", level=0.8, **options))
-        assert len(model.scores_) == (50 if options == {"kind": "split"} else 100)
+        assert len(model.scores_) == 100
         inside = bw.intervals.coverage(y[600:], model.predict_interval(bags[600:]))
         assert 0.66 < inside < 0.92  # four standard errors of 100 scores and 300 new bags
 
@@ -84,7 +85,6 @@ def test_a_sample_of_bags_is_bounded_and_covers(monkeypatch):
     ("options", "words"),
     [
         ({"kind": "jackknife+"}, "kind='jackknife.' leaves out every bag by itself, .*take 'cv.' or 'split'"),
-        ({"kind": "split", "scores": "quantile"}, "scores='quantile' with kind='split' looks at all bags at once"),
         ({"level": 1.5}, "level is the share of bags to be covered"),
     ],
 )

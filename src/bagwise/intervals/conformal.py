@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -205,32 +204,21 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
             return self
         bags = check_separation(bags, folds.test)
         calibration = self._calibrate(method, bags, y, weights, folds)
-        self._adopt(calibration, bags, y, method, weights)
+        self.keep(calibration, bags, y, method, weights)
         self.calibration_ = counted[calibration.positions]
         return self
 
-    def keep(self, calibration: Calibration, bags: Bags, y: np.ndarray) -> Intervals:
-        """Calibrate models that are already fitted, with these bags only, because the training bags are not in memory.
+    def keep(self, calibration: Calibration, bags: Bags, y, method, weights) -> Intervals:
+        """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores.
 
-        With "cv+" the result is as in `fit`. With "split" the scale is fitted on every second of these bags, which then
-        have no score; `fit` takes it from further models of the training part.
+        With "split" the scale is fitted on the bags that `calibration` leaves out, which the method is fitted to.
         """
-        scale = None
-        if self.kind == "split" and not (self._scale_is("none") or self._scale_is("std")):
-            is_scored = units_of(bags) % 2 == 1
-            scored, unscored = np.flatnonzero(is_scored), np.flatnonzero(~is_scored)
-            scale = BagScale() if self._scale_is("bag") else clone(self.scale)
-            scale = Fitted((scale.fit(bags[unscored], y[unscored] - calibration.held_out[unscored]),))
-            parts = {"fold": calibration.fold[scored], "held_out": calibration.held_out[scored]}
-            calibration = replace(calibration, positions=scored, **parts)
-        self._adopt(calibration, bags, y, scale=scale)
-        self.calibration_ = calibration.positions
-        return self
-
-    def _adopt(self, calibration: Calibration, bags: Bags, y, method=None, weights=None, *, scale=None) -> None:
-        """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores."""
         scored, targets, held_out = bags[calibration.positions], y[calibration.positions], calibration.held_out
-        self.method_, self.left_out_ = calibration.method, calibration.left_out
+        self.calibration_, self.method_, self.left_out_ = (
+            calibration.positions,
+            calibration.method,
+            calibration.left_out,
+        )
         self.fold_, self.residuals_ = calibration.fold, targets - held_out
         self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
         if self.by is not None:
@@ -238,20 +226,19 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
         if self.scores == "quantile":
             fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, calibration)
             self.quantiles_ = fold_quantiles(*fitted)
+        elif self._scale_is("none"):
+            self.scale_ = Constant()
+        elif self._scale_is("std"):
+            self.scale_ = model_std(calibration.left_out, scored)
         else:
-            if self._scale_is("none"):
-                scale = Constant()
-            elif self._scale_is("std"):
-                scale = model_std(calibration.left_out, scored)
-            elif scale is None:
-                unfitted = BagScale() if self._scale_is("bag") else self.scale
-                scale = Fitted(tuple(self._fit_apart(unfitted, method, bags, y, weights, calibration)[0]))
-            self.scale_ = scale
+            scale = BagScale() if self._scale_is("bag") else self.scale
+            self.scale_ = Fitted(tuple(self._fit_apart(scale, method, bags, y, weights, calibration)[0]))
         lower, upper, scale = self._held_out_band(scored, held_out)
         self.scores_ = np.maximum(lower - targets, targets - upper) / scale
         if self.scores == "quantile":
             middle, half = self.quantiles_.middle_and_half(lower, upper)
             self.signed_scores_ = (targets - middle) / half
+        return self
 
     def _fit_apart(self, model, method, bags, y, weights, calibration: Calibration) -> tuple[list, Bags, np.ndarray]:
         """Fit a scale or quantiles for each fold on the held-out residuals of the bags outside it.

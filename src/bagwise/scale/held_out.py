@@ -17,7 +17,7 @@ from bagwise.auto.members import Member, count_folds, members_of
 from bagwise.auto.time_budget import TimeBudget
 from bagwise.bags import Bags
 from bagwise.bags.checks import compared
-from bagwise.bags.folds import Folds
+from bagwise.bags.folds import Folds, count_units
 from bagwise.bags.folds import count_folds as checked_folds
 from bagwise.bags.imputation import Imputation
 from bagwise.held_out import HeldOut
@@ -109,8 +109,6 @@ def check_intervals(intervals: Intervals) -> None:
     check_options(intervals)
     if intervals.kind == "jackknife+":
         raise ValueError("kind='jackknife+' leaves out every bag by itself, a fit for each; take 'cv+' or 'split'")
-    if intervals.kind == "split" and intervals.scores == "quantile":
-        raise ValueError("scores='quantile' with kind='split' looks at all bags at once; take kind='cv+'")
     method_of(clone(intervals).set_params(method=unfitted(intervals.method, intervals.random_state)))
 
 
@@ -125,11 +123,13 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
         raise ValueError(f"kind={intervals.kind!r} needs at least {FEWEST[intervals.kind]} {noun}, not {n_units:,}")
     fold = data.folds(_count_parts(intervals, n_units, noun), intervals.random_state)
     if split:
-        fitted = fit(method, data.select(fold != 0))
+        training = fold != 0
+        fitted = fit(method, data.select(training))
         left_out: Any = FoldModels((fitted,))
-        shown = _shown(data, fold == 0)
-        fold = np.zeros(len(data), dtype=np.int64)
-        held_out = predict_bags(fitted, data.select(shown))
+        scored = _shown(data, ~training)
+        held_out = predict_bags(fitted, data.select(scored))
+        shown = scored | _shown(data, training)  # the scale is fitted on bags of the training part
+        positions, fold = np.flatnonzero(scored[shown]), np.zeros(len(data), dtype=np.int64)
     else:
         fitted, shown = fit(method, data), _shown(data, np.ones(len(data), dtype=bool))
         if keeps_folds(fitted, data.stand_in) and intervals.scale != "std":
@@ -142,15 +142,15 @@ def fit_intervals(intervals: Intervals, data: TrainingData) -> Intervals:
                 held_out[fold == k] = result.predictions
                 models.append(result.model)
             left_out, held_out = FoldModels(tuple(models)), held_out[shown]
+        positions = np.arange(len(held_out))
     bags = compared(data.gather(shown))
     data.remember(intervals)
     intervals.feature_range_in_ = np.array([data.columns.counted_low, data.columns.counted_high])
     intervals.profile_ = fitted.profile_
-    n_shown = len(bags) if bags.groups is None else len(set(bags.groups.tolist()))
-    intervals.lacking_ = lacking(intervals.level, n_shown, noun, intervals.kind)
-    calibration = Calibration(fitted, left_out, np.arange(len(bags)), fold[shown], held_out)
-    intervals.keep(calibration, bags, data.y[shown])
-    return intervals
+    intervals.lacking_ = lacking(intervals.level, count_units(bags[positions]), noun, intervals.kind)
+    calibration = Calibration(fitted, left_out, positions, fold[shown][positions], held_out)
+    weight = None if data.weight is None else data.weight[shown]
+    return intervals.keep(calibration, bags, data.y[shown], method, weight)
 
 
 def _count_parts(intervals: Intervals, n_units: int, noun: str) -> int:
