@@ -14,7 +14,7 @@ class DyingOnce:
         self.function, self.number, self.mark, self.name = function, number, mark, function.name
 
     def __call__(self, task, *shared):
-        if int(task.place.name) == self.number:
+        if int(task[0].name) == self.number:
             try:
                 self.mark.touch(exist_ok=False)
             except FileExistsError:

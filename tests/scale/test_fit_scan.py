@@ -8,8 +8,8 @@ from tests.helpers.cut_tables import cut, scanned, small, with_value
 
 import bagwise as bw
 from bagwise.scale import fit_scan, predict_scan, scan_fit, training_data
-from bagwise.scale.partitions import partition
 from bagwise.scale.passes import Passes
+from bagwise.scale.training_data import TrainingData
 
 # Partitions -----------------------------------------------------------------------------------------------------------
 
@@ -46,16 +46,16 @@ def test_every_bag_and_group_is_whole_in_one_partition(table, order, groups, tmp
     for origin in (tmp_path, table):
         source = bw.scan(origin, bag="bag", target="y", groups=groups, features=["x0"], chunk_rows=300)
         with Passes() as passes:
-            parts, known = partition(source, passes)
-            loaded = [part.load() for part in parts]
+            data = TrainingData.of(source, passes)
+            loaded = [part.load() for part in data.parts]
             ids = np.concatenate([bags.ids for bags in loaded])
-        assert len(parts) > 3
-        assert len(set(ids.tolist())) == len(ids) == 70 and ids.tolist() == known["ids"].tolist()
+        assert len(data.parts) > 3
+        assert len(set(ids.tolist())) == len(ids) == 70 and ids.tolist() == data.ids.tolist()
         if groups is not None:
             assert sum(len(set(bags.groups.tolist())) for bags in loaded) == 9
         first = {bag: row for row, bag in reversed(list(enumerate(table["bag"].to_pylist())))}
         order_of_first = np.argsort([first[bag] for bag in ids])
-        assert np.argsort(known["first"]).tolist() == order_of_first.tolist()
+        assert np.argsort(data.first).tolist() == order_of_first.tolist()
 
 
 @pytest.mark.parametrize("name", ["em", "statistics:forest", "phase"])

@@ -13,6 +13,7 @@ from tests.helpers.killed_fits import Ended, Ending
 import bagwise as bw
 from bagwise.bags import bag_folds
 from bagwise.execution import Processes
+from bagwise.execution.resources import gpu
 from bagwise.instances.networks.cpu import initial_parameters, kernels, layers, layout
 from bagwise.methods import method
 from bagwise.scale import fit_scan, predict_scan, streamed_networks
@@ -221,10 +222,26 @@ def test_the_presets_of_the_paper_stream_too_and_bags_are_predicted_piece_by_pie
     assert_array_equal(bw.load_model(tmp_path / "model.bagwise").predict(bags), model.predict(bags))
 
 
+@pytest.mark.torch
+def test_networks_on_a_device_are_as_good_and_the_same_again(table, monkeypatch):
+    """By batched products of torch on the CPU, which is what a GPU without triton does."""
+    pytest.importorskip("torch")
+    model = single(device="cuda", epochs=(4, 8), hidden=(16,)).set_params(instances__predictor="refit")
+    source = scanned(table, chunk_rows=300)
+    expected = fit_scan(source, clone(model).set_params(instances__regressor__device="cpu"))
+    monkeypatch.setattr(streamed_networks, "BUFFER_ROWS", 700)
+    monkeypatch.setattr(streamed_networks, "settled", lambda *_, **__: "cpu:0")
+    monkeypatch.setattr(streamed_networks, "announce", lambda *_: None)
+    once, again = fit_scan(source, model), fit_scan(source, model, executor=Elsewhere())
+    assert_array_equal(parameters(again), parameters(once))
+    assert_allclose(once["instances"].candidate_errors_, expected["instances"].candidate_errors_, rtol=0.2)
+
+
 def test_what_cannot_be_streamed_is_refused(table):
     with pytest.raises(ValueError, match="Got 70 folds. A scan allows at most 64"):
         fit_scan(scanned(table), single().set_params(instances__folds=70))
-    with pytest.raises(ValueError, match="device='cuda' is not supported for a scan"):
-        fit_scan(scanned(table), single(device="cuda"))
+    if not gpu():
+        with pytest.raises((ImportError, ValueError), match="device='cuda' needs .*use device='cpu'"):
+            fit_scan(scanned(table), single(device="cuda"))
     with pytest.raises(ValueError, match="training diverged in epoch 1: the loss is not finite; lower learning_rate"):
         fit_scan(scanned(table), single(learning_rate=1e30))

@@ -187,11 +187,11 @@ def as_arrow(values: np.ndarray):
 def kind_of(dtype) -> str:
     """Return the kind of an Arrow type; see `FrameColumns.kind`."""
     of = _arrow().types
-    if of.is_fixed_size_list(dtype) and not of.is_fixed_size_list(dtype.value_type) and _is_number(dtype.value_type):
+    if of.is_fixed_size_list(dtype) and _is_number(dtype.value_type, of):
         return "vector"
     if of.is_list(dtype) or of.is_large_list(dtype):
-        return "list" if _is_number(_innermost(dtype)) else "List"
-    if _is_number(dtype):
+        return "list" if _is_number(_innermost(dtype), of) else "List"
+    if _is_number(dtype, of):
         return "number"
     tests = {
         "String": lambda dtype: of.is_string(dtype) or of.is_large_string(dtype) or of.is_string_view(dtype),
@@ -206,8 +206,7 @@ def kind_of(dtype) -> str:
     return next((name for name, test in tests.items() if test(dtype)), str(dtype).capitalize())
 
 
-def _is_number(dtype) -> bool:
-    of = _arrow().types
+def _is_number(dtype, of) -> bool:
     return of.is_integer(dtype) or of.is_floating(dtype) or of.is_decimal(dtype)
 
 

@@ -214,12 +214,8 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
         With "split" the scale is fitted on the bags that `calibration` leaves out, which the method is fitted to.
         """
         scored, targets, held_out = bags[calibration.positions], y[calibration.positions], calibration.held_out
-        self.calibration_, self.method_, self.left_out_ = (
-            calibration.positions,
-            calibration.method,
-            calibration.left_out,
-        )
-        self.fold_, self.residuals_ = calibration.fold, targets - held_out
+        self.method_, self.left_out_ = calibration.method, calibration.left_out
+        self.calibration_, self.fold_, self.residuals_ = calibration.positions, calibration.fold, targets - held_out
         self.unit_, self.shares_ = units_noun(scored), unit_shares(units_of(scored))
         if self.by is not None:
             self.label_, self.unit_number_ = scored.labels(self.by), units_of(scored)

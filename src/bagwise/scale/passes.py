@@ -25,9 +25,8 @@ from bagwise.io.table_files import is_url
 from bagwise.io.table_output import duration
 from bagwise.model_files.fingerprint import describe, digest, of_library
 from bagwise.model_files.store import Store
-from bagwise.scale.chunks import AT_ONCE
-from bagwise.scale.table_scan import Scan
 
+STAMPS_AT_ONCE = 16  # files of which the size and time are read in parallel
 LEAST_SECONDS = 0.1  # between two steps that are reported
 
 
@@ -36,7 +35,10 @@ class Passes:
 
     def __init__(self, executor=None, *, work: Path | None = None, within=None, progress: Callable | None = None):
         if executor is not None and not hasattr(executor, "run"):
-            raise TypeError(f"Got {executor!r} as executor. An object with a method run is required: Processes(2).")
+            raise TypeError(
+                f"Got {executor!r} as executor. An object with a method run is required. Pass "
+                "bagwise.execution.Processes(2), for example."
+            )
         self.executor = executor_for(None) if executor is None else executor
         self.progress, self.keeps, self.count = progress, work is not None, 0
         self._temporary = TemporaryDirectory(prefix="bagwise-", dir=within, ignore_cleanup_errors=True)
@@ -50,7 +52,7 @@ class Passes:
     def __exit__(self, *_) -> None:
         self._temporary.cleanup()
 
-    def each(self, name: str, function: Callable, tasks: list[tuple], *shared) -> list[Arrays]:
+    def each(self, name: str, function: Callable, tasks: list[tuple], *shared, executor=None) -> list[Arrays]:
         """Return the arrays that ``function(*task, *shared)`` gives for each task, in order; they stay on disk.
 
         The first item of a task is a partition, or something else with a name and a number of rows. After an error no
@@ -60,22 +62,23 @@ class Passes:
         folder = self.folder / f"{self.count:03d}-{name}"
         folder.mkdir(parents=True, exist_ok=True)
         places = [folder / f"{number:05d}" for number in range(len(tasks))]
-        missing = [_Task(place, task) for place, task in zip(places, tasks, strict=True) if not _is_whole(place)]
-        rows, total = sum(task.n_rows for task in missing), sum(first.n_rows for first, *_ in tasks)
+        missing = [(place, task) for place, task in zip(places, tasks, strict=True) if not _is_whole(place)]
+        rows, total = sum(task[0].n_rows for _, task in missing), sum(first.n_rows for first, *_ in tasks)
         done = total - rows
         started = reported = time.perf_counter()
         errors: dict[Path, tuple] = {}
         waiting = takewhile(lambda _: not errors, missing)
-        for task, error in self.executor.run(_Writing(name), waiting, (function, *shared)) if missing else ():
+        runs = (executor or self.executor).run(_Writing(name), waiting, (function, *shared)) if missing else ()
+        for (place, (first, *_)), error in runs:
             if error is not None:
-                errors[task.place] = task, error
-            done, now = done + task.n_rows, time.perf_counter()
+                errors[place] = first, error
+            done, now = done + first.n_rows, time.perf_counter()
             if self.progress is not None and (now - reported >= LEAST_SECONDS or done == total):
                 reported, rate = now, (done - total + rows) / max(now - started, 1e-9)
                 self.progress(PassStep(self.count, name, done, total, rate, (total - done) / rate))
         if errors:
-            task, error = errors[min(errors)]
-            raise RuntimeError(f"{task.call[0].name}: {error.reason}") if isinstance(error, Lost) else error
+            first, error = errors[min(errors)]
+            raise RuntimeError(f"{first.name}: {error.reason}") if isinstance(error, Lost) else error
         return [Arrays(place) for place in places]
 
     def forget(self, since: int) -> None:
@@ -85,29 +88,19 @@ class Passes:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-class _Task(NamedTuple):
-    """A call and the folder of its result."""
-
-    place: Path
-    call: tuple
-
-    @property
-    def n_rows(self) -> int:
-        return self.call[0].n_rows
-
-
 class _Writing(NamedTuple):
-    """Function that writes the result of a task; a dashboard shows its tasks by ``name``.
+    """Function that writes the result of a task to a folder; a dashboard shows its tasks by ``name``.
 
     It returns an error as a value, because a cluster takes an exception for a dead worker.
     """
 
     name: str
 
-    def __call__(self, task: _Task, function: Callable, *shared) -> Exception | None:
+    def __call__(self, task: tuple[Path, tuple], function: Callable, *shared) -> Exception | None:
+        place, call = task
         try:
             with one_thread(), kept_memory():
-                write_arrays(task.place, function(*task.call, *shared))
+                write_arrays(place, function(*call, *shared))
         except Exception as error:
             return error
         return None
@@ -139,7 +132,8 @@ class Arrays(Mapping):
             if self.place.exists():
                 raise KeyError(name) from None
             raise FileNotFoundError(
-                f"There is no folder {self.place} here. Give a folder that all workers reach as work."
+                f"There is no folder {self.place} here. The work folder must be one that all workers reach. Give such "
+                "a folder as work."
             ) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -162,7 +156,7 @@ def write_arrays(place: Path, arrays: Mapping[str, Any]) -> None:
     except FileExistsError:  # another worker has made the same result
         pass
     except OSError as error:
-        reason = error.strerror or str(error)  # numpy counts the bytes that a full disk did not take
+        reason = error.strerror or f"No space left on device ({error})"  # numpy counts the bytes that were written
         raise OSError(
             error.errno or ENOSPC,
             f"{reason}. The results of a pass need a folder with more space, which all workers reach. Give one as work",
@@ -201,7 +195,7 @@ def _is_whole(place: Path) -> bool:
 # The work folder ----------------------------------------------------------------------------------------------------
 
 
-def open_work(work, scan: Scan, method) -> Path | None:
+def open_work(work, scan, method) -> Path | None:
     """Return the folder of the passes of a fit; refuse one of other data, another method or another version.
 
     Data are identified by what is read, and the size and time of each file, or the content of bags in memory.
@@ -213,7 +207,7 @@ def open_work(work, scan: Scan, method) -> Path | None:
     data = {"method": f"{type(method).__name__} ({digest(describe(method))})"}
     data["columns, conditions or chunks"] = digest(describe((scan.layout, scan.categories, scan.chunk_rows)))
     if scan.files:
-        with ThreadPoolExecutor(AT_ONCE) as pool:
+        with ThreadPoolExecutor(STAMPS_AT_ONCE) as pool:
             data |= pool.map(lambda part: (f"contents of {part.name}", part.stamp()), scan.files.values())
     else:
         data["bags"] = digest(describe([(chunk.bags, chunk.y, chunk.weight) for chunk in scan.chunks]))
@@ -246,7 +240,7 @@ class PassStep(NamedTuple):
 
 
 class PassDisplay:
-    """A context that shows the last step and the time since the fit began in the terminal, if there is one."""
+    """A context that shows the last step and the time since the fit began in a terminal; elsewhere it shows nothing."""
 
     def __init__(self, activity: str = "fitting", *, console=None):
         from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn

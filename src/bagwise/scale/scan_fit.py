@@ -41,8 +41,8 @@ from bagwise.regressors.pipeline import BagPipeline, first_step
 from bagwise.regressors.row_blocks import RowBlocks
 from bagwise.scale.passes import PassDisplay, Passes, open_work
 from bagwise.scale.streamed_networks import fit_networks
-from bagwise.scale.table_scan import Scan
-from bagwise.scale.training_data import MOST_VALUES, TrainingData
+from bagwise.scale.table_scan import Scan, need_scan
+from bagwise.scale.training_data import MOST_VALUES, TrainingData, transformed
 
 MOST_FOLDS = 64
 CACHED_ROWS = 2048  # whose features stay in the core's cache
@@ -53,6 +53,8 @@ HEADS = (EmbeddingRidge, EvidenceRidge, AggregateGP, PredictionBlend)
 def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_state: int = 0, work=None, progress=False):
     """Fit a method to a table that need not fit into memory.
 
+    The table is partitioned by bag once. Each pass is then a function of the partitions, mapped by the executor, whose
+    results are arrays on disk; the last step of the method reads the rows of bags a block at a time.
     The model is an ordinary one: it predicts `Bags`, is saved and opened anywhere, and equals that of ``fit`` on the
     same data in memory to rounding (networks: in quality), however the rows are cut into files and chunks.
 
@@ -74,7 +76,7 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     work : path of a folder, optional
         Where the partitions and the results of passes are kept; all workers must reach it. An interrupted fit continues
         from there when it is started again; a folder of other data, another method or another version is refused.
-        Default: a temporary folder.
+        When the model is saved, the folder can be removed. Default: a temporary folder, which is removed at the end.
     progress : bool, or a function of a `PassStep`
         Show the progress of each pass in the terminal, with rows per second and the time left; or call the function.
 
@@ -93,21 +95,24 @@ def fit_scan(scan: Scan, name="instance-kme:ridge", *, executor=None, random_sta
     >>> bool(np.allclose(model.predict(bags), bw.method("aggregated").fit(bags, y).predict(bags)))
     True
     """
-    options = {"executor": executor, "random_state": random_state, "work": work}
     with PassDisplay() if progress is True else nullcontext(progress or None) as report:
-        return _fit_scan(scan, name, **options, progress=report)[0]
+        model, passes = _prepare(scan, name, executor, random_state, work, report)
+        with passes:
+            return fit(model, TrainingData.of(scan, passes))
 
 
-def fit_and_describe(scan: Scan, name, **options) -> tuple:
+def fit_and_describe(scan: Scan, name, *, executor=None, random_state=0, work=None, progress=None) -> tuple:
     """Return the model of `fit_scan`, the description of its training data, and the errors of held-out bags."""
-    model, data = _fit_scan(scan, name, **options)
-    training = describe_counts(len(scan.feature_names), data.sizes, data.y)
-    return model, training, left_out_scores(model, data)
+    model, passes = _prepare(scan, name, executor, random_state, work, progress)
+    with passes:
+        data = TrainingData.of(scan, passes)
+        model = fit(model, data)
+        return model, describe_counts(len(scan.feature_names), data.sizes, data.y), left_out_scores(model, data)
 
 
-def _fit_scan(scan, name, *, executor=None, random_state=0, work=None, progress=None) -> tuple[Any, TrainingData]:
-    if not isinstance(scan, Scan):
-        raise TypeError(f"Got {type(scan).__name__}. A scan is required: call bagwise.scan(...) first.")
+def _prepare(scan: Scan, name, executor, random_state: int, work, progress) -> tuple[Any, Passes]:
+    """Check what can be checked before any pass; return the unfitted estimator, and the passes with their folder."""
+    need_scan(scan)
     if scan.target is None:
         raise ParameterError("target", "The scan has no target to learn from. Scan the table with target= its column.")
     model = unfitted(name, random_state)
@@ -115,13 +120,7 @@ def _fit_scan(scan, name, *, executor=None, random_state=0, work=None, progress=
         from bagwise.scale.held_out import check_intervals
 
         check_intervals(model)
-    with Passes(executor, work=open_work(work, scan, model), progress=progress) as passes:
-        data = TrainingData.of(scan, passes)
-        if len(data) < 2:
-            raise ValueError("The scan has one bag. A fit needs at least two. Check where, and the column of bag ids.")
-        model = fit(model, data)
-        scan.warn_of_new_files()
-        return model, data
+    return model, Passes(executor, work=open_work(work, scan, model), progress=progress)
 
 
 def unfitted(name, random_state: int):
@@ -146,43 +145,51 @@ def left_out_scores(model, data: TrainingData) -> dict | None:
 
 def fit(model, data: TrainingData):
     """Fit an estimator to bags in partitions."""
+    if len(data) < 2:
+        raise ValueError("The scan has one bag. A fit needs at least two. Check where, and the column of bag ids.")
+    if data.weight is not None and not (data.weight > 0).any():
+        raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
     if isinstance(model, AutoRegressor | Intervals):
         from bagwise.scale.held_out import fit_auto, fit_intervals
 
         return fit_intervals(model, data) if isinstance(model, Intervals) else fit_auto(model, data)
-    since, streamed = data.passes.count, is_streamed(model)
-    imputes = isinstance(first_step(model), Imputation) or isinstance(model, EvidenceRidge | AggregateGP)
-    if streamed and data.missing == "impute" and not imputes:
-        steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
-        model = BagPipeline([("imputation", Imputation()), *steps])
-    if streamed:
-        fitted = _fit_steps(model, data) if isinstance(model, Pipeline) else fit_head(model, data)
-        data.remember_profile(fitted)
+    since = data.passes.count
+    if is_streamed(model):
+        model, current, fitted = _with_imputation(model, data), data, []
+        *steps, last = _steps(model)
+        while steps and not isinstance(steps[0], Embedding):
+            stage, current = _fit_stage(steps.pop(0), current)
+            fitted.append(stage)
+        if steps:
+            embedding, rows = fit_embedding(clone(steps[0]), current)
+            fitted += [embedding, *_fit_rows([*steps[1:], last], rows, current)]
+        else:
+            fitted.append(fit_head(last, current))
+        if isinstance(model, Pipeline):
+            names = [name for name, _ in model.steps]
+            model = clone(model)
+            model.steps = list(zip(names, fitted, strict=True))
+        else:
+            (model,) = fitted
+        data.remember_profile(model)
     else:
-        fitted = _fit_sample(model, data)
+        model = _fit_sample(model, data)
     data.passes.forget(since)
-    return fitted
+    return model
+
+
+def _with_imputation(model, data: TrainingData):
+    """Return a method that imputes, if there are values to impute and the method does not do so itself."""
+    if data.missing != "impute" or isinstance(first_step(model), Imputation):
+        return model
+    if isinstance(model, EvidenceRidge | AggregateGP):
+        return model
+    steps = model.steps if isinstance(model, Pipeline) else [("method", model)]
+    return BagPipeline([("imputation", Imputation()), *steps])
 
 
 def _steps(model) -> list:
     return [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
-
-
-def _fit_steps(model: Pipeline, data: TrainingData) -> Pipeline:
-    """Fit the steps of a pipeline one after another."""
-    current, fitted, steps = data, [], _steps(model)
-    while len(steps) > 1 and not isinstance(steps[0], Embedding):
-        stage, current = _fit_stage(steps.pop(0), current)
-        fitted.append(stage)
-    if isinstance(steps[0], Embedding):
-        embedding, rows = fit_embedding(clone(steps[0]), current)
-        fitted += [embedding, *_fit_rows(steps[1:], rows, current)]
-    else:
-        fitted.append(fit_head(steps[0], current))
-    names = [name for name, _ in model.steps]
-    model = clone(model)
-    model.steps = list(zip(names, fitted, strict=True))
-    return model
 
 
 def _fit_sample(model, data: TrainingData):
@@ -354,7 +361,7 @@ def _cross_fit(stage: OutOfFold, data: TrainingData) -> tuple[OutOfFold, Trainin
     data = data.spread()
     fit_folds = _fit_fold_ridges if isinstance(regressor, RandomFeatureRidge) else partial(fit_networks, stage=stage)
     models, result = fit_folds(regressor, data, fold=stage.fold_, weight=weight)
-    predicted = data.each("predictions", _predictions, models, per_bag=(stage.fold_,))
+    predicted = data.passes.each("predictions", _predictions, data.tasks(stage.fold_), models)
     means = np.concatenate([arrays["means"] for arrays in predicted])
     errors = np.average((means - data.y[:, None]) ** 2, axis=0, weights=data.weight)
     carried.remember(stage, apart=stage.keep_covariates)
@@ -403,7 +410,7 @@ def _fit_fold_ridges(regressor: RandomFeatureRidge, data: TrainingData, *, fold,
         features = features.fit_moments(columns.mean, columns.scale, first)
     origin = np.concatenate([[0.0], features.transform(first).mean(axis=0, dtype=np.float64), [data.y.mean()]])
     sums: dict[int, np.ndarray] = {}
-    for arrays in data.each("fold-sums", _fold_sums, features, origin, per_bag=(fold, weight, data.y)):
+    for arrays in data.passes.each("fold-sums", _fold_sums, data.tasks(fold, weight, data.y), features, origin):
         for name in arrays:
             sums[int(name)] = sums[int(name)] + arrays[name] if int(name) in sums else np.array(arrays[name])
     without, result = regressor.solve_folds(features, {k: sums[k] for k in sorted(sums)}, origin)
@@ -434,17 +441,37 @@ def _by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 # Embeddings: a row per bag --------------------------------------------------------------------------------------------
 
 
-def _fit_embeddings(head, data: TrainingData) -> Iterator[tuple[dict, Any, RowBlocks]]:
-    """Yield each setting of a head, the embedding fitted with it, and the rows of all bags."""
-    settings = head.settings()
-    unfitted = [head.embedding_for(setting) for setting in settings]
-    if data.covariates is not None and not reads_covariates(unfitted[0]):
+def _fit_embeddings(head, data: TrainingData) -> list[tuple[dict, Any, RowBlocks]]:
+    """Return each setting of a head, the embedding fitted with it, and the rows of all bags."""
+    settings, fitted = head.settings(), []
+    embeddings = [head.embedding_for(setting) for setting in settings]
+    if data.covariates is not None and not reads_covariates(embeddings[0]):
         data = data.through(Bags.without_covariates, data.names).without_covariates()
-    if all(isinstance(embedding, KernelMean) for embedding in unfitted):
-        yield from zip(settings, *_kernel_means(unfitted, data), strict=True)
-        return
-    for setting, embedding in zip(settings, unfitted, strict=True):
-        yield setting, *fit_embedding(embedding, data)
+    if not all(isinstance(embedding, KernelMean) for embedding in embeddings):
+        for setting, embedding in zip(settings, embeddings, strict=True):
+            fitted.append((setting, *fit_embedding(embedding, data)))
+        return fitted
+    # Kernel means of scalars: on one interval the polynomials of the longest series serve all.
+    keys, longest, rows = _fit_ranges(embeddings, data), dict[tuple, KernelMean](), {}
+    for key, embedding in zip(keys, embeddings, strict=True):
+        longest[key] = max(embedding, longest.get(key, embedding), key=lambda each: each.length_)
+    for key, embedding in longest.items():
+        means = data.passes.each("polynomials", transformed, data.tasks(), embedding.polynomial_means)
+        rows[key] = data.row_blocks(means)
+    for setting, embedding, key in zip(settings, embeddings, keys, strict=True):
+        fitted.append((setting, embedding, rows[key].through(embedding.to_features_)))
+    return fitted
+
+
+def _fit_ranges(embeddings: list[KernelMean], data: TrainingData) -> list[tuple]:
+    """Fit kernel means of scalars to the range of the values; return the scaling and the interval of each."""
+    columns, keys = data.columns, []
+    low, high, mean = (float(values[0]) for values in (columns.low, columns.high, columns.mean))
+    for embedding in embeddings:
+        embedding.fit_range(data.first_bag(), low, high, mean, float(columns.deviation[0]) or 1.0)
+        data.remember(embedding)
+        keys.append((embedding.spread_, *(float(end[0]) for end in embedding.range_)))
+    return keys
 
 
 def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
@@ -459,7 +486,7 @@ def fit_embedding(embedding, data: TrainingData) -> tuple[Any, RowBlocks]:
     else:  # it learns nothing from the values
         embedding.fit(data.first_bag())
     data.remember(embedding)
-    return embedding, data.row_blocks(data.rows("rows", embedding.transform))
+    return embedding, data.row_blocks(data.passes.each("rows", transformed, data.tasks(), embedding.transform))
 
 
 def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, RowBlocks]:
@@ -471,7 +498,7 @@ def _statistics(embedding: Statistics, data: TrainingData) -> tuple[Statistics, 
     embedding.levels_ = np.isin(list(names), levels) if names else embedding.levels_
     embedding.by_ = [(j, float(middle[j])) for j, _ in embedding.by_]
     data.remember(embedding)
-    statistics = data.each("statistics", _all_statistics, embedding)
+    statistics = data.passes.each("statistics", _all_statistics, data.tasks(), embedding)
     ends = [arrays["ends"] for arrays in statistics]
     low, high = np.fmin.reduce([low for low, _ in ends]), np.fmax.reduce([high for _, high in ends])
     missing, is_known = (
@@ -491,7 +518,7 @@ def _all_statistics(part, embedding: Statistics) -> dict:
 def _landmark_means(embedding: LandmarkMean, data: TrainingData) -> tuple[LandmarkMean, RowBlocks]:
     embedding.fit_sample(data.first_bag(), data.sample(*embedding.sampling()))
     data.remember(embedding)
-    sums = data.each("landmarks", _landmark_sums, embedding)
+    sums = data.passes.each("landmarks", _landmark_sums, data.tasks(), embedding)
     second, outer = (np.sum([arrays[name] for arrays in sums], axis=0) for name in ("second", "outer"))
     embedding.keep_noise_sums(second, outer, sum(int(arrays["n_several"]) for arrays in sums))
     return embedding, data.row_blocks(sums)
@@ -502,21 +529,6 @@ def _landmark_sums(part, embedding: LandmarkMean) -> dict:
     unbias = unbiasing(bags.effective_sizes())
     means, second = embedding.means_and_products(bags, unbias)
     return {"rows": means, "second": second, "outer": (means.T * unbias) @ means, "n_several": np.count_nonzero(unbias)}
-
-
-def _kernel_means(unfitted: list[KernelMean], data: TrainingData) -> tuple[list[KernelMean], list[RowBlocks]]:
-    """Fit kernel means of scalars; the means of the polynomials of the longest series serve all on one interval."""
-    columns, fitted, keys = data.columns, [], []
-    longest: dict[tuple, KernelMean] = {}
-    for embedding in unfitted:
-        low, high, mean = (float(values[0]) for values in (columns.low, columns.high, columns.mean))
-        fitted.append(embedding.fit_range(data.first_bag(), low, high, mean, float(columns.deviation[0]) or 1.0))
-        data.remember(embedding)
-        keys.append((embedding.spread_, *(float(end[0]) for end in embedding.range_)))
-        longest[keys[-1]] = max(embedding, longest.get(keys[-1], embedding), key=lambda each: each.length_)
-    means = {key: data.rows("polynomials", embedding.polynomial_means) for key, embedding in longest.items()}
-    rows = {key: data.row_blocks(results) for key, results in means.items()}
-    return fitted, [rows[key].through(embedding.to_features_) for key, embedding in zip(keys, fitted, strict=True)]
 
 
 # Heads: from the rows of all bags to a model --------------------------------------------------------------------------

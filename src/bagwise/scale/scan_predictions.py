@@ -17,9 +17,9 @@ from bagwise.intervals import Intervals
 from bagwise.intervals.order_statistics import check_level
 from bagwise.io.atomic_files import new_folder, refuse_place, replace_file
 from bagwise.regressors.pipeline import first_step
-from bagwise.scale.partitions import partition
 from bagwise.scale.passes import Arrays, Passes
-from bagwise.scale.table_scan import Scan
+from bagwise.scale.table_scan import Scan, need_scan
+from bagwise.scale.training_data import TrainingData
 
 COLUMNS = ("prediction", "instances", "lower", "upper")
 
@@ -73,6 +73,7 @@ def predict_scan(model, scan: Scan, *, level: float | None = None, out=None, exe
     >>> predicted.ids.tolist(), bool(np.allclose(predicted.values, model.predict(bags)))
     ([1, 2], True)
     """
+    need_scan(scan)
     check_is_fitted(model[-1] if isinstance(model, Pipeline) else model)
     bounded = _gives_intervals(model, level)
     if out is not None:
@@ -82,18 +83,16 @@ def predict_scan(model, scan: Scan, *, level: float | None = None, out=None, exe
                 f"The bag column is called {scan.bag!r}, as a column of the output is. Rename the bag column first."
             )
     with Passes(executor, within=work) as passes:
-        parts, per_bag = partition(scan, passes)
-        predicted = passes.each("predict", _predict, [(part,) for part in parts], model, level, bounded)
-        _warn(predicted, per_bag["ids"])
-        scan.warn_of_new_files()
+        data = TrainingData.of(scan, passes)
+        predicted = passes.each("predict", _predict, data.tasks(), model, level, bounded)
+        _warn(predicted, data.ids)
         if out is not None:
-            ids = np.split(per_bag["ids"], np.cumsum([part.n_bags for part in parts])[:-1])
-            tasks = list(zip(parts, range(len(parts)), ids, predicted, strict=True))
+            tasks = list(zip(data.parts, range(len(predicted)), data.cut(data.ids), predicted, strict=True))
             new_folder(out, lambda folder: passes.each("write", _write, tasks, scan.bag, folder))
-        order = np.argsort(per_bag["first"], kind="stable")
+        order = np.argsort(data.first, kind="stable")
         names = ("values", "sizes", *(["lower", "upper"] if bounded else []))
         values = (np.concatenate([arrays[name] for arrays in predicted])[order] for name in names)
-        return Predictions(per_bag["ids"][order], *values)
+        return Predictions(data.ids[order], *values)
 
 
 def _gives_intervals(model, level: float | None) -> bool:

@@ -20,6 +20,8 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from bagwise.execution import Processes, Serial
+from bagwise.execution.resources import announce, settled
+from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     Learner,
     NetworkEnsemble,
@@ -139,12 +141,10 @@ class FoldNetworks:
 def fit_networks(
     regressor: NetworkRegressor, data: TrainingData, *, fold, weight, stage: OutOfFold
 ) -> tuple[FoldNetworks, CrossFit]:
-    """Train the networks without each fold, after each number of epochs that is tried."""
-    if regressor.device not in ("cpu", "auto"):
-        raise ValueError(
-            f"device={regressor.device!r} is not supported for a scan: networks that learn from streamed rows are "
-            "trained on the CPU. Use device='cpu', or load the bags."
-        )
+    """Train the networks without each fold, after each number of epochs that is tried.
+
+    With ``device="auto"`` they are trained on the CPU: a GPU waits for rows that are read from disk.
+    """
     epochs, n_folds = tuple({"epochs": number} for number in regressor.recipe().epochs), int(fold.max()) + 1
     held = [*range(n_folds), *([NONE] if stage.predictor == "refit" else [])]
     networks = train(regressor, data, fold, weight, held, n_jobs=stage.n_jobs)
@@ -176,15 +176,17 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
     """Train a network without each fold in ``held``; each is an ensemble of its states after each number of epochs."""
     recipe, width, n_rows = regressor.recipe(), data.n_features, int(data.sizes.sum())
     dtype = data.parts[0].load().dtype
-    bag_values = tuple(data.each("network-targets", _bag_values, per_bag=(fold, weight, data.y)))
+    bag_values = tuple(data.passes.each("network-targets", _bag_values, data.tasks(fold, weight, data.y)))
     learners, y_scale = _beginners(recipe, data, fold, weight, held)
     stream = RowStream(tuple(data.parts), bag_values, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
-    n_shares, states = min(len(held), _workers(data.passes.executor, len(held))), []
+    place = "cpu" if regressor.device == "auto" else settled(regressor.device, worth=True)
+    executor = data.passes.executor if place == "cpu" else Serial()  # the GPU of this machine, whoever runs the passes
+    n_shares, states = min(len(held), _workers(executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
         several = np.array_split(np.arange(len(held)), n_shares)
-        shares = [Share([learners[e] for e in numbers], [held[e] for e in numbers], n_rows) for numbers in several]
-        shared = (stream, epoch, recipe.learning_rate, n_jobs or regressor.n_jobs)
-        trained = data.passes.each(f"epoch-by-{len(shares)}", _learn_epoch, [(share,) for share in shares], *shared)
+        shares = [(Share([learners[e] for e in numbers], [held[e] for e in numbers], n_rows),) for numbers in several]
+        shared = stream, epoch, recipe, n_jobs or regressor.n_jobs, place, regressor.precision
+        trained = data.passes.each(f"epoch-by-{len(shares)}", _learn_epoch, shares, *shared, executor=executor)
         refuse_divergence(all(bool(arrays["finite"]) for arrays in trained), epoch, recipe)
         _keep_states(learners, trained)
         if epoch + 1 in recipe.epochs:
@@ -238,14 +240,20 @@ def _workers(executor, n_networks: int) -> int:
     return effective_n_jobs(executor.n_jobs) if isinstance(executor, Processes) else n_networks
 
 
-def _learn_epoch(share: Share, stream: RowStream, epoch: int, rate: float, n_jobs) -> dict:
+def _learn_epoch(share: Share, stream: RowStream, epoch: int, recipe: Recipe, n_jobs, place: str, precision) -> dict:
     """Train networks for an epoch; the share is not changed, as a cluster may train it twice."""
-    kernels(stream.dtype)  # compiled or loaded here, before threads start
     learners, finite = deepcopy(share.learners), True
-    with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
-        for buffer in stream.buffers(epoch):
-            jobs = (delayed(_learn)(*job, buffer, rate) for job in zip(learners, share.held, strict=True))
-            finite &= all(run(jobs))
+    if place == "cpu":
+        kernels(stream.dtype)  # compiled or loaded here, before threads start
+        with Parallel(n_jobs=effective_n_jobs(n_jobs), require="sharedmem") as run:
+            for buffer in stream.buffers(epoch):
+                jobs = zip(learners, share.held, strict=True)
+                finite &= all(run(delayed(_learn)(*job, buffer, recipe.learning_rate) for job in jobs))
+    else:
+        with lock:
+            from bagwise.instances.networks import gpu
+        announce("training networks", place)
+        finite = gpu.learn_buffers(learners, stream.buffers(epoch), recipe, place, precision)
     return {name: np.array([getattr(learner, name) for learner in learners]) for name in STATE} | {"finite": finite}
 
 

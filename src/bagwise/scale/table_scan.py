@@ -26,16 +26,17 @@ from bagwise.io.columns import (
 )
 from bagwise.io.conditions import Where, as_where
 from bagwise.io.encodings import OTHER, asked_levels, encode, frequent_levels
+from bagwise.io.load import load_labels
 from bagwise.io.table_files import Part, find_parts, refuse_other_formats
 from bagwise.io.table_output import as_html
-from bagwise.scale.chunks import (
+from bagwise.scale.partitions import (
     Chunk,
     Layout,
     agree,
     columns_read,
     cut,
     cut_bags,
-    load_bags,
+    read_bag_weights,
     read_footers,
 )
 
@@ -45,13 +46,26 @@ MOST_LABELS = 1_000_000  # of a column of categories, whose levels are counted
 
 @dataclass(frozen=True)
 class Scan:
-    """A table that need not fit into memory, as `bagwise.scan` returns it."""
+    """A table that need not fit into memory, as `bagwise.scan` returns it.
 
-    chunks: tuple  # the parts in which the table is read
+    Attributes
+    ----------
+    chunks : tuple
+        The parts in which the table is read.
+    n_rows : int
+        The number of rows of all files, by their footers, before ``where`` is applied.
+    chunk_rows : int
+        The largest number of rows that are worked on at a time.
+    categories : dict of column -> the features that stand for its levels
+    bag, target, groups, weights, bag_weights : names of the columns, or None
+    feature_names, covariates : tuples of names of columns
+    """
+
+    chunks: tuple
     layout: Layout
-    n_rows: int  # of all files, by their footers, before `where`
-    chunk_rows: int  # the most rows that are worked on at a time
-    categories: dict | None = None  # column -> the features that stand for its levels
+    n_rows: int
+    chunk_rows: int
+    categories: dict | None = None
     source: Any = None  # of files
     left_out: tuple[str, ...] = ()  # paths of files of which no row is read
 
@@ -132,6 +146,12 @@ class Scan:
         return f"<p><strong>{escape(repr(self))}</strong></p>{table}"
 
 
+def need_scan(table) -> None:
+    """Raise an error unless this is a scan."""
+    if not isinstance(table, Scan):
+        raise TypeError(f"Got {type(table).__name__}. A scan is required: call bagwise.scan(...) first.")
+
+
 def scan(
     source,
     *,
@@ -158,9 +178,11 @@ def scan(
     Parameters
     ----------
     source : path, pattern, folder, URL, list of them, data frame, or Bags
-        Parquet files. A folder is searched to the bottom; names that start with ``_`` or ``.`` are no data. URLs are
-        those of fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives the files in it a column ``year``
-        of whole numbers or text. Of `Bags` the ids, groups, weights and covariates are taken.
+        Parquet files. Folders are searched recursively; names that start with ``_`` or ``.`` are skipped, also by the
+        wildcards of a pattern. URLs are those of fsspec (``s3://bucket/pixels``). A folder named ``year=2020`` gives
+        the files in it a column ``year``, which can be the bag, the groups, a feature, or stand in ``where``; its
+        values are whole numbers if all folders have whole numbers. The ids, groups, weights and covariates of `Bags`
+        are used.
     bag : column of bag ids
         Left out for `Bags`.
     target : column of targets, optional
@@ -168,13 +190,13 @@ def scan(
     groups : column of labels, the same on every row of a bag, optional
         Bags of one group stay together in every fold.
     features : columns, optional
-        Default: every numeric column without another role, apart from those that folders name. A warning names the
-        columns of other types, which are left out.
+        Default: each numeric column without another role. A warning names the columns of other types, which are left
+        out. A column that is given by folder names is a feature only if it is listed here.
     ignore : columns to leave out of the default features
     missing : {"refuse", "drop-instances", "impute"}
         What happens to rows with NaN or null features: an error that names the bag, or the row is left out, or
-        `fit_scan` puts `bagwise.instances.Imputation` before a method that is given by name. Infinite values are
-        dropped by "drop-instances", else refused.
+        `fit_scan` puts `bagwise.instances.Imputation` before the method. Infinite values are dropped by
+        "drop-instances"; otherwise they raise an error.
     fill_values : number or numbers, default none
         What stands for a missing value in the features, the target, the weights and the covariates, such as -9999.
     weights : column of instance weights, optional
@@ -193,8 +215,8 @@ def scan(
         the year, as an angle, so that December is next to January; and ``sown_year``.
     where : text, or list of tuples, optional
         Which rows are read: ``"year >= 2019 and site == 'A'"``, ``[("year", ">=", 2019), ("site", "==", "A")]``, or
-        lists of such lists, of which one holds; at most 250 conditions. Files and row groups that cannot have such a
-        row are not read. A null satisfies no condition.
+        lists of such lists, of which one holds; at most 250 conditions, where a list behind "in" counts as one. Files
+        and row groups that cannot have such a row are not read. A null satisfies no condition.
     chunk_rows : int
         The most rows of a chunk, unless one row group has more.
 
@@ -229,7 +251,8 @@ def scan(
     where = None if where is None else as_where(where)
     if not names_files(source):
         frame = source if where is None else _select_rows(source, where, roles)
-        return _scan_cut(*load_bags(frame, roles, missing, fill_values), roles, chunk_rows, missing)
+        bags, y, labels = load_labels(frame, roles, missing=missing, fill_values=fill_values)
+        return _scan_cut(bags, y, read_bag_weights(bags, labels, roles), roles, chunk_rows, missing)
     for name, value in (("categories", categories), ("bag_features", bag_features)):
         if isinstance(value, str) and value == "auto":
             raise ParameterError(name, f"{name}='auto' looks at the whole table at once; name the columns")

@@ -14,13 +14,26 @@ from bagwise.bags import Bags, bag_folds, remember_columns
 from bagwise.bags.checks import remember_profile
 from bagwise.bags.folds import unit_hash, units_of
 from bagwise.bags.training_profile import CALIBRATION, INSTANCES
+from bagwise.bags.validation import ParameterError, name_bags, numbered, warn_user
 from bagwise.execution.resources import memory_map
 from bagwise.kernels.formulas import row_keys, scale_of
 from bagwise.regressors.row_blocks import RowBlocks
-from bagwise.scale.partitions import PER_BAG, Partition, partition
+from bagwise.scale.partitions import (
+    NO_HASHES,
+    BagsChunk,
+    Partition,
+    Run,
+    bag_arrays,
+    count_hashes,
+    find_spread_bags,
+    join_chunks,
+    join_rows,
+    split_rows,
+)
 from bagwise.scale.passes import Arrays, Passes
 from bagwise.scale.table_scan import Scan
 
+PER_BAG = ("ids", "sizes", "first", "totals", "groups", "y", "covariates", "weight")
 MOST_VALUES = 2**26  # numbers that are held in memory where a method needs bags as a whole: 512 MB
 
 
@@ -80,20 +93,50 @@ class TrainingData:
     first: np.ndarray  # the position of the first row in the table
     totals: np.ndarray  # the sum of the weights of the instances
     groups: np.ndarray | None
-    y: np.ndarray
+    y: np.ndarray  # None where the scan has no target
     covariates: np.ndarray | None
     weight: np.ndarray | None  # of mean one over those above zero
     _samples: dict = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(cls, scan: Scan, passes: Passes) -> TrainingData:
-        """Partition a scan."""
-        parts, per_bag = partition(scan, passes)
-        weight = per_bag["weight"]
-        if weight is not None and not (weight > 0).any():
-            raise ValueError("The weight of every bag is zero. At least one must be above zero. Check the weights.")
-        per_bag["weight"] = _of_mean_one(weight)
-        return cls(parts, passes, scan.feature_names, scan.covariates, parts[0].load().missing, **per_bag)
+        """Partition a scan by bag."""
+        about: dict[str, Any] = {"feature_names": scan.feature_names, "covariate_names": scan.covariates or None}
+        about |= {"categories": scan.categories, "id_name": scan.bag, "target_name": scan.target}
+        about |= {"missing": "impute" if scan.layout.missing == "impute" else "refuse"}
+        parts: list[Partition] = []
+        if isinstance(scan.chunks[0], BagsChunk):
+            loaded: list = []
+            for chunk in scan.chunks:
+                bags = chunk.bags._with(**about, compared=True)
+                parts.append(Partition(chunk.name, chunk.n_rows, len(bags), bags, {}))
+                loaded.append(bag_arrays(bags, chunk.y, chunk.weight, chunk.first))
+        else:
+            runs, layout, spread, n_rows = join_chunks(scan), scan.layout, NO_HASHES, 0
+            tasks = list(zip(runs, np.cumsum([0, *(run.n_rows for run in runs)]).tolist(), strict=False))
+            if len(runs) > 1:
+                spread, n_rows = find_spread_bags(passes.each("bag-hashes", count_hashes, tasks, layout))
+            n = -(-n_rows // scan.chunk_rows)
+            loaded = split = passes.each("partition", split_rows, tasks, layout, spread, n)
+            if n:
+                joined = [(Run(f"partition {k}", n_rows // n, []), k) for k in range(n)]
+                loaded = split + passes.each("load", join_rows, joined, layout, split)
+            loaded = [arrays for arrays in loaded if "ids" in arrays]
+            if not loaded:
+                raise ValueError("The scan has no rows. At least one is required. Check where, and the files.")
+            _warn_of_rows(loaded, scan)
+            for k, arrays in enumerate(loaded):
+                sizes = arrays["sizes"]
+                parts.append(Partition(f"partition {k}", int(sizes.sum()), len(sizes), arrays, about))
+        scan.warn_of_new_files()
+        per_bag: dict[str, Any] = {}
+        for name in PER_BAG:
+            entries = [arrays.get(name) for arrays in loaded]
+            per_bag[name] = None if entries[0] is None else np.concatenate(entries)
+        if parts[0].about and per_bag["groups"] is not None:
+            _refuse_two_groups(per_bag["ids"], scan)
+        per_bag["weight"] = _of_mean_one(per_bag["weight"])
+        return cls(parts, passes, scan.feature_names, scan.covariates, about["missing"], **per_bag)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -167,19 +210,15 @@ class TrainingData:
 
     # Pass by pass -----------------------------------------------------------------------------------------------------
 
-    def each(self, name: str, function: Callable, *shared, per_bag: tuple = ()) -> list[Arrays]:
-        """Map a function over the partitions; each call is given its part of the arrays ``per_bag``."""
-        cuts = [self.cut(values) for values in per_bag]
-        tasks = [(part, *(cut[k] for cut in cuts)) for k, part in enumerate(self.parts)]
-        return self.passes.each(name, function, tasks, *shared)
-
-    def rows(self, name: str, transform: Callable[[Bags], np.ndarray]) -> list[Arrays]:
-        """Map a function of `Bags` that returns a row per bag, as the array "rows"."""
-        return self.passes.each(name, _transform, [(part,) for part in self.parts], transform)
+    def tasks(self, *per_bag: np.ndarray) -> list[tuple]:
+        """Return a task for each partition, with its part of the arrays that have an entry per bag."""
+        return list(zip(self.parts, *map(self.cut, per_bag), strict=True))
 
     def row_per_bag(self, name: str, transform: Callable[[Bags], np.ndarray]) -> np.ndarray:
-        """Return the rows of all bags in memory."""
-        return np.concatenate([arrays["rows"] for arrays in self.rows(name, transform)])
+        """Map a function of `Bags` that returns a row per bag, and return the rows of all bags in memory."""
+        return np.concatenate(
+            [arrays["rows"] for arrays in self.passes.each(name, transformed, self.tasks(), transform)]
+        )
 
     def row_blocks(self, results: list[Arrays]) -> RowBlocks:
         """Return the arrays "rows" of a pass, which stay on disk."""
@@ -210,12 +249,12 @@ class TrainingData:
     @cached_property
     def columns(self) -> Columns:
         """Moments and extremes of the columns of all instances."""
-        return Columns.merged(self.each("columns", _columns))
+        return Columns.merged(self.passes.each("columns", _columns, self.tasks()))
 
     def sample(self, size: int, seed: int) -> np.ndarray:
         """Return the distinct rows of the smallest hashes of their content, as `sample_rows` chooses them in memory."""
         if (size, seed) not in self._samples:
-            samples = self.each("sample", _sample, size, seed)
+            samples = self.passes.each("sample", _sample, self.tasks(), size, seed)
             keys, rows = (np.concatenate([arrays[name] for arrays in samples]) for name in ("keys", "rows"))
             self._samples[size, seed] = rows[np.unique(keys, return_index=True)[1][:size]]
         return self._samples[size, seed]
@@ -255,7 +294,8 @@ def _replace_columns(bags: Bags, columns: list[tuple[str, int]]) -> Bags:
     return bags._with(instances=np.hstack(arrays), feature_names=None, has_missing=False)
 
 
-def _transform(part, transform: Callable[[Bags], np.ndarray]) -> dict:
+def transformed(part, transform: Callable[[Bags], np.ndarray]) -> dict:
+    """Return the rows that a function makes of the bags of a partition, as the array "rows"."""
     return {"rows": transform(part.load())}
 
 
@@ -269,3 +309,28 @@ def _sample(part, size: int, seed: int) -> dict:
     keys = row_keys(X, seed)
     first = np.unique(keys, return_index=True)[1][:size]
     return {"keys": keys[first], "rows": X[first]}
+
+
+def _refuse_two_groups(ids: np.ndarray, scan: Scan) -> None:
+    """Refuse a bag whose rows have two groups: it is in the partitions of both."""
+    numbers = numbered(ids)
+    at = np.flatnonzero(np.bincount(numbers)[numbers] > 1)
+    if len(at):
+        first = at[np.unique(numbers[at], return_index=True)[1]]
+        raise ParameterError(
+            "groups",
+            f"{name_bags(ids[first], np.ones(len(first), dtype=bool))} more than one group in column "
+            f"{scan.groups!r}; a bag has one group, the same on all its rows",
+        )
+
+
+def _warn_of_rows(loaded: list[Arrays], scan: Scan) -> None:
+    """Repeat the warnings of the partitions, each kind once, and count the rows that were dropped."""
+    lost = sum(int(arrays["lost"]) for arrays in loaded)
+    if lost and scan.layout.where is None:
+        warn_user(f"{lost:,} of {scan.n_rows:,} rows have missing or infinite values and were dropped")
+    texts = [text for arrays in loaded if "notes" in arrays for text in arrays["notes"].tolist()]
+    repeated = ("were dropped", "with other levels")  # counted above, or named when the table was scanned
+    texts = [text for text in texts if not any(words in text for words in repeated)]
+    for text in {text.split(" ")[0]: text for text in reversed(texts)}.values():
+        warn_user(text)

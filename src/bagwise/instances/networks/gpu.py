@@ -11,8 +11,9 @@ pairs. A position that is mapped to n or above is mapped again until it is below
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 
 import numpy as np
@@ -26,6 +27,7 @@ from bagwise.instances.networks.cpu import (
     LEAST,
     ROWS,
     WEIGHT_AT,
+    Learner,
     Problem,
     Recipe,
     Trained,
@@ -395,22 +397,72 @@ def run_epochs(group: Group, recipe: Recipe, precision: str) -> list[Tensor]:
     engine, sizes, snapshots = Engine(group, precision), step_sizes(group, recipe), []
     for epoch in range(recipe.epochs[-1]):
         order = shuffled(group.rows, group.counts, group.keys[epoch])
-        try:
-            loss = engine.epoch(order, sizes, epoch)
-        except Exception as error:
-            if type(error).__name__ != "OutOfResources":  # triton's: the kernel is too large for this GPU
-                raise
-            engine = Batched(group, precision)
-            loss = engine.epoch(order, sizes, epoch)
+        engine, loss = make_pass(engine, order, sizes, epoch)
         refuse_divergence(bool(torch.isfinite(loss.sum() + group.parameters.sum())), epoch, recipe)
         if epoch + 1 in recipe.epochs:
             snapshots.append(group.parameters.clone())
     return snapshots
 
 
-def step_sizes(group: Group, recipe: Recipe) -> Tensor:
-    """Return the step sizes of Adam with bias correction, computed in double precision."""
+def make_pass(engine, order: Tensor, sizes: Tensor, epoch: int) -> tuple:
+    """Make one pass over the rows; return the engine, which is `Batched` if the kernel is too large, and the loss."""
+    try:
+        return engine, engine.epoch(order, sizes, epoch)
+    except Exception as error:
+        if type(error).__name__ != "OutOfResources":  # triton's: the kernel is too large for this GPU
+            raise
+        engine = Batched(engine.group, engine.precision)
+        return engine, engine.epoch(order, sizes, epoch)
+
+
+def step_sizes(group: Group, recipe: Recipe, first: int = 0) -> Tensor:
+    """Return the step sizes of Adam with bias correction, computed in double precision, after ``first`` steps."""
     n_steps = int((-(-group.counts // group.batches)).max())
-    steps = np.arange(1, recipe.epochs[-1] * n_steps + 1)
+    steps = np.arange(first + 1, first + recipe.epochs[-1] * n_steps + 1)
     sizes = recipe.learning_rate * np.sqrt(1 - 0.999**steps) / (1 - 0.9**steps)
     return torch.from_numpy(sizes.astype(np.float32)).to(group.rows.device)
+
+
+# Rows that come a buffer at a time ------------------------------------------------------------------------------------
+
+
+def learn_buffers(learners: list[Learner], buffers: Iterable[tuple], recipe: Recipe, device: str, precision) -> bool:
+    """Make one pass over rows that come a buffer at a time, and return whether all numbers are finite.
+
+    A buffer is X, y, weight and fold; learner k, whose state is changed, learns from the rows with fold != k.
+    """
+    x_shift, x_factor = (np.stack([learner.scaling[i] for learner in learners]) for i in (0, 1))
+    y_shift, y_factor = (np.array([learner.scaling[i] for learner in learners]) for i in (2, 3))
+    scaling = x_shift, inverse(x_factor), y_shift, inverse(y_factor)
+    drawn = [np.random.default_rng(int(learner.stream[0])) for learner in learners]
+    finite, once = True, replace(recipe, epochs=(1,))
+    for buffer in buffers:
+        problem = Problem(*buffer, len(learners), recipe.seed, *scaling)
+        if len(np.unique(problem.fold[problem.weight > 0])) < 2:  # a few last rows, and none for one of the networks
+            continue
+        ((_, data),) = upload([problem], once, device)
+        group = _resumed(gather([problem], data, [(0, k) for k in range(len(learners))], once), learners)
+        Engine, shuffled = engines(group.plan, device)
+        keys = np.concatenate([epoch_keys(rng, 1) for rng in drawn]).astype(np.int64)
+        order = shuffled(group.rows, group.counts, torch.from_numpy(keys).to(device))
+        first = min(learner.steps for learner in learners)
+        loss = make_pass(Engine(group, precision), order, step_sizes(group, once, first), 0)[1]
+        finite &= bool(torch.isfinite(loss.sum() + group.parameters.sum()))
+        state = [part.cpu().numpy() for part in (group.parameters, group.first, group.second)]
+        for k, (learner, count) in enumerate(zip(learners, group.counts.tolist(), strict=True)):
+            learner.parameters[:], learner.memory[1], learner.memory[2] = (part[k, : learner.size] for part in state)
+            learner.steps += -(-count // learner.batch)
+    for learner, rng in zip(learners, drawn, strict=True):
+        learner.stream = rng.integers(2**64, size=1, dtype=np.uint64)
+    return finite
+
+
+def _resumed(group: Group, learners: list[Learner]) -> Group:
+    """Return a group with the state, batches and penalties of learners."""
+    state = np.zeros((3, *group.parameters.shape), dtype=np.float32)
+    for k, learner in enumerate(learners):
+        state[:, k, : learner.size] = learner.parameters, learner.memory[1], learner.memory[2]
+    parameters, first, second = torch.from_numpy(state).to(group.rows.device)
+    batches = torch.tensor([learner.batch for learner in learners]).to(group.batches).minimum(group.counts)
+    decay = torch.tensor([learner.decay for learner in learners]).to(group.decay)
+    return replace(group, parameters=parameters, first=first, second=second, batches=batches, decay=decay)
