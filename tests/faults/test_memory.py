@@ -72,19 +72,6 @@ def test_a_table_that_does_not_fit(tmp_path, verb):
 
 
 @pytest.mark.slow
-def test_a_text_table_that_does_not_fit(tmp_path):
-    def words(path):
-        return ["check", path, "--bag", "site", "--target", "y"]
-
-    small, large = tmp_path / "small.csv", tmp_path / "large.csv"
-    for path, n in ((small, 100), (large, 2_000_000)):
-        rows = "".join(f"{i % 100},{i % 7}.{i:08d},{i % 100}\n" for i in range(10_000))
-        path.write_text("site,red,y\n" + rows * max(1, n // 10_000))
-    (line,) = said_so(in_too_little(words, small, large, 64 * MB))
-    assert line.startswith("bagwise check: there is not enough memory ")
-
-
-@pytest.mark.slow
 def test_a_method_that_needs_more_than_there_is(tmp_path):
     """The table fits, the cells fail one by one, and the run ends normally."""
     small, large = table(tmp_path / "small.npz", 40, 1), table(tmp_path / "large.npz", 5000, 1)

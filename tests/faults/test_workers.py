@@ -10,7 +10,7 @@ import time
 
 import pytest
 from tests.helpers.breaking import ENVIRONMENT
-from tests.helpers.deadly_tasks import COMMAND, mortal
+from tests.helpers.deadly_tasks import mortal
 
 from bagwise.execution import Lost, Processes
 
@@ -66,15 +66,3 @@ def wait_until(true) -> None:
     while not true():
         assert time.monotonic() < end, "it is not so after a minute"
         time.sleep(0.1)
-
-
-@pytest.mark.slow
-def test_the_command_line_names_the_cell(tmp_path):
-    """The message names the first lost cell and the number of others; the exit code is 1."""
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, tmp_path / "bags.npz", tmp_path / "run"],
-        capture_output=True, text=True, timeout=300, env=ENVIRONMENT,
-    )  # fmt: skip
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    said = " ".join(done.stderr.split())
-    assert "1 of 2 cells failed. The first is deadly, repeat 0, fold " in said and "died, twice" in said

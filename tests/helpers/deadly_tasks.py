@@ -21,19 +21,3 @@ def tireless(task, folder):
             log.write("x")
             log.flush()
             time.sleep(0.05)
-
-
-# A method of the catalogue that dies where bag 0 is not among the training bags: in one of two folds.
-COMMAND = """
-import sys
-import bagwise as bw
-from bagwise.methods import Card
-from bagwise.methods.catalogue import register
-from bagwise.testing.contract_checks import sample
-from tests.helpers.toy_estimators import Failing
-
-register(Card("deadly", "dies", "-", "-", "-", {"default": lambda *, random_state=0, n_jobs=None: Failing(0, "die")}))
-bw.save_npz(sys.argv[1], *sample(20))
-from bagwise.cli import app
-app(f"evaluate {sys.argv[1]} --method deadly --out {sys.argv[2]} --folds 2 --repeats 1 --n-jobs 2".split())
-"""

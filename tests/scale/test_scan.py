@@ -84,15 +84,6 @@ def test_the_index_of_a_frame_is_no_column(change):
     assert_same(bags_read(scanned), whole)
 
 
-def test_numbers_of_any_type_of_pandas_are_those_of_load():
-    """Sparse columns and columns of objects were no features."""
-    odd = {"sparse": pd.arrays.SparseArray([0.0, 1, 0, 2]), "objects": pd.Series([1, 2.5, 3, 4], dtype=object)}
-    frame = pd.DataFrame({"site": list("baba")} | odd).set_axis([1, 1, 2, 2])
-    scanned, expected = scan(frame, bag="site", chunk_rows=3), bw.load(frame, bag="site")[0]
-    assert scanned.feature_names == expected.feature_names == ("sparse", "objects")
-    assert bags_read(scanned)[0] == expected
-
-
 @pytest.mark.parametrize("source", ["folder", "frame", "bags"])
 def test_a_whole_number_of_rows_may_be_written_as_a_float(tmp_path, source):
     table().to_parquet(tmp_path / "t.parquet", row_group_size=20)

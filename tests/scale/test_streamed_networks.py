@@ -131,7 +131,7 @@ def test_an_epoch_holds_every_row_once_and_mixes_the_partitions(table, tmp_path,
         data = TrainingData.of(scanned(cut(table, tmp_path, 1), chunk_rows=100), passes)
         assert len(data.parts) > 8
         zeros = np.zeros(len(data))
-        known = tuple(data.each("known", streamed_networks._bag_values, per_bag=(zeros, zeros, zeros)))
+        known = tuple(passes.each("known", streamed_networks._bag_values, data.tasks(zeros, zeros, zeros)))
         stream = RowStream(tuple(data.parts), known, data.n_features, np.dtype(np.float64), 300, 3, 0)
         all_rows = np.concatenate([part.load().instances for part in data.parts])
         orders = []

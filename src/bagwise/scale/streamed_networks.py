@@ -180,7 +180,7 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
     learners, y_scale = _beginners(recipe, data, fold, weight, held)
     stream = RowStream(tuple(data.parts), bag_values, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
     place = "cpu" if regressor.device == "auto" else settled(regressor.device, worth=True)
-    executor = data.passes.executor if place == "cpu" else Serial()  # the GPU of this machine, whoever runs the passes
+    executor = data.passes.executor if place == "cpu" else Serial()  # in this process, on the GPU of this machine
     n_shares, states = min(len(held), _workers(executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
         several = np.array_split(np.arange(len(held)), n_shares)
