@@ -208,7 +208,7 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
         self.calibration_ = counted[calibration.positions]
         return self
 
-    def keep(self, calibration: Calibration, bags: Bags, y, method, weights) -> Intervals:
+    def keep(self, calibration: Calibration, bags: Bags, y: np.ndarray, method, weights) -> Intervals:
         """Set residuals of held-out predictions, the scale or quantiles of each fold, and the scores.
 
         With "split" the scale is fitted on the bags that `calibration` leaves out, which the method is fitted to.
