@@ -72,6 +72,13 @@ def test_noise_is_never_called_worth_using():
         assert judgement(worth(one))["status"] != "good"
 
 
+def test_a_lead_within_chance_is_called_so():
+    """The badge said "No better than the mean" of an error well below that of the mean, on few bags."""
+    found = worth(held(0.85, n=16))
+    assert found.gain > 0.05 and not found.better
+    assert judgement(found)["badge"] == "Not clearly better than the mean"
+
+
 def test_training_bags_are_not_judged():
     assert worth(HeldOut("toy", *[np.arange(5)] * 5, in_sample=True)) is None
     assert judgement(None)["badge"] == "Not judged"

@@ -445,7 +445,7 @@ def _verdict(held: HeldOut, judged: Worth | None) -> dict:
         text = "It was scored on no bag that it had not seen: `bagwise evaluate` measures its error."
         return parts | {"best": held.label, "headline": f"was fitted on {n}", "sentences": [text]}
     rival = judged.rival if judged.beats(MEAN) else MEAN
-    headline = f"does not predict new bags better than {rival}"
+    headline = f"does not predict new bags {'clearly ' if judged.gain > 0 else ''}better than {rival}"
     headline += ", so it predicts that mean" if judged.predicts_mean else ""
     if judged.better:
         headline = f"predicts new bags with {percent(judged.gain)} less error than {rival}"

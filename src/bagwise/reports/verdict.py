@@ -323,9 +323,11 @@ def judgement(comparison: Worth | None) -> dict:
     elif comparison.error > comparison.mean_error:
         status, badge = "poor", "Worse than the mean"
     elif not comparison.beats(MEAN):
-        status, badge = "poor", "No better than the mean"
-    elif not comparison.better:
+        status, badge = "poor", "Not clearly better than the mean"
+    elif comparison.gain <= 0:
         status, badge = "fair", f"No better than {comparison.rival}"
+    elif not comparison.better:
+        status, badge = "fair", f"Not clearly better than {comparison.rival}"
     elif few or not comparison.calibrated or comparison.gain < SMALL_GAIN:
         status, badge = "fair", "Use with care"
     return {"status": status, "badge": badge, "sentences": sentences}
