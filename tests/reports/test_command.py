@@ -4,17 +4,12 @@ import shutil
 
 import pandas as pd
 import pytest
-import typer
 from tests.helpers.page_reading import Report
 from typer.testing import CliRunner
 
 import bagwise as bw
-from bagwise.cli.evaluate import evaluate, report
+from bagwise.cli import app
 from bagwise.testing.contract_checks import sample
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(evaluate)
-app.command()(report)
 
 
 def typed(*words):
