@@ -46,8 +46,9 @@ def test_a_report_beside_the_run(evaluated, folder):
     found = Report(folder / "run" / "report.html")
     assert found.explorer["features"] == ["a", "b", "c d"] and len(found.explorer["bags"]) == 30
     table, run = evaluated / "aod.csv", evaluated / "run"
-    command = f"bagwise evaluate {table} --bag site --target aod --groups patient --ignore year --method aggregated"
-    assert f"{command} --out {run} --repeats 1 --no-tune" in found.text
+    columns = "--bag site --target aod --groups patient --ignore year"
+    command = f"bagwise evaluate {table} --method aggregated {columns} --no-tune --repeats 1 --out {run}"
+    assert command in found.text
     assert "has changed since" not in found.text
 
 
