@@ -414,7 +414,7 @@ class Interpolant:
             basis = self.polynomials(values[rows])
             if share is not None:
                 basis *= share[rows]
-            sums[touched] += segment_sum(basis.T, offsets)
+            sums[touched] += np.add.reduceat(basis, offsets[:-1], axis=1).T  # along memory, unlike `segment_sum`
         return sums / bags.sizes[:, None] if share is None else sums
 
     def evaluate(self, series: np.ndarray, values: np.ndarray) -> np.ndarray:
