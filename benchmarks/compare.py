@@ -215,7 +215,7 @@ def folder(problem: Problem, runs: Path, draw: int) -> Path:
 
 def is_done(found: list[Results], method: str) -> bool:
     """Whether every cell of a method was run; it may have failed."""
-    return all(results.ran(method, split) is not None for results in found for split in results.splits)
+    return all(results.outcome(method, split) is not None for results in found for split in results.splits)
 
 
 def shown(problem: Problem, found: list[Results], method: str) -> tuple[str, float]:

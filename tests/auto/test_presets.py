@@ -113,7 +113,7 @@ def test_held_out_errors_are_pooled_and_the_nested_single_best_is_told():
     assert model.scores_["error"] <= model.scores_["single_error"]
     text = model.summary()
     errors = f"held-out RMSE {model.scores_['error']:.4g}, and {model.scores_['single_error']:.4g} for the best member"
-    assert f"{errors}, both chosen without the fold" in text
+    assert f"{errors}, both chosen without the held-out fold" in text
     errors = [float(line.split()[1]) for line in text.splitlines()[1:4]]
     assert errors == sorted(errors) and " -0" not in text
 

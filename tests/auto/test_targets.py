@@ -26,7 +26,7 @@ def test_a_log_is_kept_for_log_normal_targets():
     plain = AutoRegressor(MEMBERS, folds=5, transforms=False).fit(bags, y)
     assert model.transform_ == "log" and plain.transform_ is None
     assert model.scores_["rmse"] < 0.9 * plain.scores_["rmse"]
-    assert "log: kept" in model.summary() and "learned the log" in model.paragraph()
+    assert "log: used" in model.summary() and "fitted on the log" in model.paragraph()
 
 
 def test_nothing_is_tried_on_normal_targets():

@@ -149,7 +149,7 @@ def test_expand_and_singles_and_replace(bags):
 
 def test_missing_values_are_kept_only_on_request(arrays):
     arrays[3][2, 1] = np.nan
-    with pytest.raises(ValueError, match=r"bag 3 has .* leave those instances out, which load does with .*'impute'"):
+    with pytest.raises(ValueError, match=r"bag 3 has .* drop these instances, in load with .*'impute'"):
         from_arrays(arrays)
     bags = from_arrays(arrays, missing="keep")
     assert bags.has_missing and repr(bags).endswith("with missing values")

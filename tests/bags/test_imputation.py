@@ -60,7 +60,7 @@ def test_where_nothing_is_missing_nothing_changes():
 
 def test_a_column_without_a_value_is_refused():
     bags = bw.from_arrays([[[1.0, np.nan]], [[2.0, np.nan]]], feature_names=["a", "b"], missing="keep")
-    with pytest.raises(ValueError, match="column 'b' has no value in the training bags.* ignore=\\['b'\\]"):
+    with pytest.raises(ValueError, match="column 'b' has only missing values in the training bags.* ignore=\\['b'\\]"):
         Imputation().fit(bags)
 
 
@@ -124,7 +124,7 @@ def test_what_wraps_a_method_passes_the_declaration_on(tmp_path):
 def test_auto_imputes_and_says_so(tmp_path):
     (train, y), (new, _) = holed(60, missing="keep"), holed(9, seed=1)
     model = bw.auto.AutoRegressor(["aggregated", "prime"], folds=3).fit(train, y)
-    assert "Missing values were filled in" in model.summary() and np.isfinite(model.predict(new)).all()
+    assert "Missing values were imputed" in model.summary() and np.isfinite(model.predict(new)).all()
     bw.save_model(model, tmp_path / "m.bagwise")
     assert_array_equal(bw.load_model(tmp_path / "m.bagwise").predict(new), model.predict(new))
 

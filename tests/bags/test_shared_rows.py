@@ -98,7 +98,7 @@ def test_one_set_of_most_bags_is_said_with_another_way_out():
     common = rng.normal(size=(2, 3))
     arrays = [np.vstack([common[i % 2], rng.normal(size=(2, 3))]) for i in range(9)]
     arrays += [common]
-    with pytest.warns(UserWarning, match="10 of 10 bags.*column of the table"):
+    with pytest.warns(UserWarning, match="10 of 10 bags.*column of folds"):
         bags = bw.Bags(np.vstack(arrays), np.cumsum([0, *map(len, arrays)]), groups="shared-rows")
     assert len(set(bags.groups)) == 1
     assert "do not help" in find_shared_rows(bags._with(groups=None)).advice()

@@ -62,7 +62,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place):
     for match, arguments in (
         ("S0.npz holds several arrays; choose one by --array: features, coords", out),
         ("--bag is needed: the column of the table that names the files", ("--table", place / "clinical.csv", *out)),
-        ("slides.npz would be a bag of its own in", ("--out", place / "slides" / "slides.npz")),
+        ("slides.npz would be read as a bag of", ("--out", place / "slides" / "slides.npz")),
         ("'a.csv' should end in .npz", ("--out", place / "a.csv")),
     ):
         refused("arrays", place / "slides", *arguments, words=match)

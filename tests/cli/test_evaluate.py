@@ -124,7 +124,7 @@ def test_several_tables_are_one(table, tmp_path):
 def test_scores_by_a_column(table, tmp_path):
     result = evaluated(table, tmp_path / "run", "--repeats", 1, "--by", "patient", roles=("fold", "split"))
     assert result.exit_code == 0, result.output
-    assert "aggregated by patient:" in result.stdout and "had bags in training" in result.stdout
+    assert "aggregated by patient:" in result.stdout and "had bags both in the training" in result.stdout
     found = rows_of(tmp_path / "run" / "scores_by.csv")
     assert [(row["patient"], row["bags"]) for row in found] == [(f"p{i}", "5") for i in range(6)]
     groups = ("--groups", "patient", "--by", "patient", "--json")

@@ -68,7 +68,8 @@ def test_scores_are_results_on_stdout_or_stderr(folder, tmp_path):
     errors = model.predict(new) - y
     rmse, mae = np.sqrt(np.mean(errors**2)), np.mean(np.abs(errors))
     share = bw.intervals.coverage(y, model.predict_interval(new))
-    words = f"Against the known targets: RMSE {rmse:.4g}, MAE {mae:.4g}; {share:.0%} of them inside their intervals\n"
+    words = f"Against the known targets: RMSE {rmse:.4g}, MAE {mae:.4g}; {share:.0%} of the targets are inside their"
+    words += " intervals\n"
     piped = run(*known)
     rows = rows_of(piped.stdout)
     assert (

@@ -63,7 +63,7 @@ def test_novelty_is_left_out_if_it_cannot_be_judged(folder, tmp_path):
             run("predict", tmp_path / f"{model}.bagwise", folder / "old.csv", *more) for more in ((), ["--novelty"])
         )
         assert asked.exit_code == plain.exit_code == 0 and asked.stdout == plain.stdout
-        assert "--novelty was left out: " in asked.stderr and reason in asked.stderr
+        assert "--novelty was ignored: " in asked.stderr and reason in asked.stderr
         assert "--novelty" not in plain.stderr
 
 

@@ -84,14 +84,14 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
     placeless = tmp_path / "placeless.parquet"
     pd.read_parquet(pixels).drop(columns=["x", "y"]).to_parquet(placeless)
     for match, arguments in (
-        ("p.gpkg is a map and needs the layer that it is drawn on. Give it with --zones", ("--out", out)),
+        ("p.gpkg is a map and needs a layer to draw on. Pass it with --zones", ("--out", out)),
         (
-            "c.tif is a map and needs the layer that it is drawn on. Give it with --raster",
+            "c.tif is a map and needs a layer to draw on. Pass it with --raster",
             ("--instances", tmp_path / "c.tif"),
         ),
-        ("--zones is for a map. Give --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
+        ("--zones needs a map. Pass --out with a name that ends in .gpkg or .geojson", ("--zones", fields)),
         (
-            "--raster is for a map. Give --instances with a name that ends in .tif or .tiff",
+            "--raster needs a map. Pass --instances with a name that ends in .tif or .tiff",
             ("--raster", image, "--instances", tmp_path / "c.csv"),
         ),
         ("GeoTIFF needs the columns x and y", ("--instances", tmp_path / "c.tif", "--raster", image)),
@@ -100,7 +100,7 @@ def test_every_misuse_is_one_line_with_the_way_out(place, tmp_path):
     ):
         refused("predict", model, placeless if "GeoTIFF" in match else pixels, *arguments, words=match)
     for match, arguments in (
-        ("both name groups. Give one of them", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
+        ("both set the groups. Pass only one", ("--groups", "county", "--blocks", "10", "--out", tmp_path / "a.csv")),
         ("in degrees, which are not lengths; project them first", ("--blocks", "10", "--out", tmp_path / "a.csv")),
         ("'a.tif' should end in .parquet or .csv", ("--out", tmp_path / "a.tif")),
         ("two columns would be called 'red'", ("--id", "red", "--out", tmp_path / "a.csv")),

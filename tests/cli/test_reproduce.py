@@ -95,13 +95,13 @@ DAMAGES = {
     "MISR1.mat: bag 1 has infinite feature values in column 'reflectance_4'; correct the file": infinities,
     "MISR1.mat: folds need at least two bags; there is 1": lambda folder: write_aerosol(folder, "MISR1", n_bags=1),
     "WHEAT.csv: bag 'c0_2003' has a missing or infinite target in column 'yield'; correct the file": no_targets,
-    "WHEAT.csv: it has 2 columns; the bag id, features and the target are needed": lambda folder: (
+    "WHEAT.csv: it has 2 columns; expected the bag id, at least one feature and the target": lambda folder: (
         crop_frame(n_bags=8).iloc[:, :2].to_csv(folder / "WHEAT.csv", index=False)
     ),
-    "WHEAT.p: it holds a dict; a data frame or an array is needed": lambda folder: (folder / "WHEAT.p").write_bytes(
+    "WHEAT.p: it contains a dict; expected a data frame or an array": lambda folder: (folder / "WHEAT.p").write_bytes(
         pickle.dumps({"bag": 1})
     ),
-    "WHEAT.p needs what is not installed here: No module named 'pandas9'; save it as": lambda folder: (
+    "WHEAT.p needs a missing package: No module named 'pandas9'; save it as": lambda folder: (
         folder / "WHEAT.p"
     ).write_bytes(b"cpandas9\nDataFrame\n."),
 }
@@ -129,7 +129,7 @@ def test_an_untrusted_pickle_and_a_missing_file_count_as_unreadable(folder, quic
     assert typed(folder)[0].exit_code == 0  # files that are not named may be missing
     crop_frame().to_pickle(folder / "CORN.p")
     result, said = typed(folder)
-    assert result.exit_code == 1 and "pass --trust-pickle" in said and "not run: CORN" in said
+    assert result.exit_code == 1 and "Pass --trust-pickle" in said and "not run: CORN" in said
     assert written(folder) == ["MISR1"]
     refused("reproduce", folder, "--data", "AOD", words="no data set 'AOD'")
     (folder.parent / "empty").mkdir()

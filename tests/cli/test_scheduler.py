@@ -26,7 +26,7 @@ def said(client, *arguments) -> list[dict]:
         after = run(*arguments, "--out", there, "--scheduler", client.scheduler_info()["address"])
     assert before.exit_code == after.exit_code == 0, (before.output, after.output)
     # the cells of an evaluation, or the tasks of joblib
-    assert any(task["key"].startswith(("run_cell", "_jobs")) for task in stream.data)
+    assert any(task["key"].startswith(("run_cell", "_run_calls")) for task in stream.data)
     return [json.loads(result.stdout) for result in (before, after)]
 
 
@@ -45,10 +45,10 @@ def test_evaluate(client, table):
 
 @pytest.mark.parametrize("verb", [("fit",), ("evaluate", "--out", "runs")])
 def test_a_scheduler_that_is_not_there_is_told_in_one_line_before_any_work(table, tmp_path, monkeypatch, verb):
-    monkeypatch.setattr("bagwise.execution.dask_cluster.WAIT", 0.5)
+    monkeypatch.setattr("bagwise.execution.dask_cluster.CONNECT_TIMEOUT", 0.5)
     monkeypatch.chdir(tmp_path)
     command = [*verb, table, "--bag", "site", "--target", "aod", "--method", "aggregated"]
     result = run(*command, "--scheduler", "tcp://127.0.0.1:1")
     assert result.exit_code == 1 and not list(tmp_path.iterdir())
-    assert "no Dask scheduler answers at tcp://127.0.0.1:1" in " ".join(result.stderr.split())
+    assert "No Dask scheduler answers at tcp://127.0.0.1:1" in " ".join(result.stderr.split())
     refused(*command, "--scheduler", "here", words="'here' is not the address of a Dask scheduler")

@@ -97,7 +97,7 @@ def test_several_targets(folder):
         asked = [part for name in some for part in ("--target", name)]
         found = done("predict", "m2", "pixels.csv", "--targets", "yields.csv", *asked, "--json")
         assert json.loads(found.stdout)["scores"] == {name: told["scores"][name] for name in some}
-    refused("importance", "m2", "pixels.csv", "--targets", "yields.csv", words="the targets yield, protein; importance")
+    refused("importance", "m2", "pixels.csv", "--targets", "yields.csv", words="the targets yield, protein. Select one")
     one = ("--target", "protein", "--targets", "yields.csv", "--repeats", 1, "--json")
     assert json.loads(done("importance", "m2", "pixels.csv", *one).stdout)["held_out"]
     other = ("predict", "m2", "pixels.csv", "--targets", "yields.csv", "--target", "rain", "--out", "p2.csv")
@@ -130,7 +130,7 @@ def test_models_that_are_not_predicted_chunk_by_chunk(folder):
     second = ["two.parquet", *how[1:], "--targets", "yields.csv", "--target", "yield"]
     for fit, match in (
         ([*how, *several], "The model has several targets"),
-        (second, "was fitted with a second table, which is read in memory only"),
+        (second, "needs a second table, so it predicts in memory only"),
     ):
         done("fit", *fit)
         refused("predict", "m5", "one.parquet", "--engine", "stream", words=match)

@@ -252,8 +252,8 @@ def test_every_kernel_is_the_same_on_a_device(kernel, d, monkeypatch):
     """The device is torch's CPU."""
     pytest.importorskip("torch")
     monkeypatch.setattr(kernel_mean, "DEVICE_BLOCK", 8)  # bags are cut in two
-    monkeypatch.setattr(kernel_mean, "settled", lambda device, worth: device.replace("cuda", "cpu:0"))
-    monkeypatch.setattr(kernel_mean, "announce", lambda *_: None)
+    monkeypatch.setattr(kernel_mean, "choose_device", lambda device, is_large: device.replace("cuda", "cpu:0"))
+    monkeypatch.setattr(kernel_mean, "log_device", lambda *_: None)
     left, right = drawn(0, d=d, weighted=True), drawn(1, n=4, d=d)
     for pair in ((left,), (left, right), (right, left), (right,)):
         double = mean_gram(kernel, *pair, device="cuda")

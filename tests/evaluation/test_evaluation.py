@@ -91,7 +91,7 @@ def test_pooled_scores_and_predictions():
     errors = (np.array(rows["target"]) - np.array(rows["prediction"]))[first]
     assert results.pooled("aggregated")[0] == pytest.approx(np.sqrt(np.mean(errors**2)))
     searched = evaluate(BAGS, Y, [("m", TrainMean(), {"shift": [0.0, 1.0]})], repeats=1, selection="paper")
-    with pytest.raises(ValueError, match="no predictions of 'm' are kept"):
+    with pytest.raises(ValueError, match="There are no stored predictions of 'm'"):
         searched.pooled("m")
 
 
@@ -128,9 +128,9 @@ def test_refusals(methods, options, message):
 
 def test_unknown_names_are_refused_by_results(tmp_path):
     results = evaluate(BAGS, Y, "aggregated", repeats=1)
-    with pytest.raises(ValueError, match="there is no method 'x' here; there are aggregated"):
+    with pytest.raises(ValueError, match="There are no results of 'x'. The methods are aggregated"):
         results.compare(reference="x")
-    with pytest.raises(ValueError, match="holds no plan of an evaluation"):
+    with pytest.raises(ValueError, match="has no plan.json"):
         Results.load(tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="is a file; finished work needs a folder"):

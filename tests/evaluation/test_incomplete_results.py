@@ -54,7 +54,7 @@ def test_who_fails_on_the_hard_folds_is_not_the_best():
     known = ~np.isnan(results.values("dodger"))
     assert dodger["from_best"] == pytest.approx((results.values("dodger") - results.values("honest"))[known].mean())
     (note,) = results.notes()
-    assert note.startswith("dodger: rmse on 4 of 5 splits only; its mean is of those") and note in str(results)
+    assert note.startswith("dodger has rmse on only 4 of 5 splits. Its mean is over these") and note in str(results)
 
 
 def test_a_fold_without_a_value_is_not_counted():
@@ -62,7 +62,7 @@ def test_a_fold_without_a_value_is_not_counted():
     summary = results.summary().to_dict("list")
     assert summary["cells"] == [4, 5] and summary["failed"] == [0, 0] and summary["rmse_cells"] == [5, 5]
     assert np.isnan(summary["rank"][0]) and summary["rank"][1] == 1.0 and results.best_method() == "aggregated"
-    assert results.notes()[0].startswith("flat: pearson on 4 of 5 splits only")
+    assert results.notes()[0].startswith("flat has pearson on only 4 of 5 splits")
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_if_none_is_complete_the_common_folds_decide():
 
 def test_in_an_unfinished_run_the_next_cell_is_no_failure():
     results = run([("good", TrainMean()), ("bad", TrainMean(shift=-9.0))])
-    cells = [results.ran(method, split) for split in results.splits for method in ("bad", "good")]
+    cells = [results.outcome(method, split) for split in results.splits for method in ("bad", "good")]
     unfinished = Results(results.record, cells[:5])  # the bad one has run a fold more
     assert unfinished.best_method() == "good" and list(unfinished.summary()["rank"]) == [1.0, 2.0]
     assert unfinished.notes() == [] and list(unfinished.summary()["cells"]) == [2, 3]
@@ -96,7 +96,10 @@ def test_in_an_unfinished_run_the_next_cell_is_no_failure():
 
 def test_no_split_in_common_no_best():
     results = run([("good", TrainMean()), ("bad", TrainMean(shift=-9.0))])
-    apart = Results(results.record, [results.ran("good", results.splits[0]), results.ran("bad", results.splits[1])])
+    apart = Results(
+        results.record,
+        [results.outcome("good", results.splits[0]), results.outcome("bad", results.splits[1])],
+    )
     assert apart.best_method() is None and np.isnan(apart.summary()["rank"]).all()
     assert all(row["from_best"] is None for row in apart.ranked())
 
@@ -111,7 +114,7 @@ def test_a_setting_without_a_score_is_not_chosen():
     assert [row["setting"] for row in results.rows("table")] == ["shift=1.0"] * 5
 
 
-@pytest.mark.parametrize(("metric", "way_out"), [("nll", "standard deviations"), ("pearson", "do not vary")])
+@pytest.mark.parametrize(("metric", "way_out"), [("nll", "standard deviations"), ("pearson", "constant")])
 def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out):
     methods = [("m", TrainMean(), {"shift": [0.0, 1.0]}), ("spread", Spread())]
     results = run(methods, selection="paper", metric=metric, out=tmp_path)
@@ -119,7 +122,7 @@ def test_where_no_setting_has_a_score_none_is_the_best(tmp_path, metric, way_out
     rows = results.rows("table")[:5]
     assert all(row["setting"] is None and row["rmse"] is None for row in rows)
     assert results.summary()["cells"][0] == 0 and results.best_method() in (None, "spread")
-    assert f"m: no setting has {metric} on every split, so none is the best" in results.notes()[0]
+    assert f"m: no setting has {metric} on all splits, so none was chosen" in results.notes()[0]
     assert way_out in results.notes()[0]
 
 

@@ -152,7 +152,7 @@ def test_what_is_refused():
             bw.learning_curve(bags, Y[: len(bags)], method, **options)
 
     refused("over must be 'bags' or 'instances', not 'rows'", over="rows")
-    refused("nll has no best value", metric="nll")
+    refused("nll does not have", metric="nll")
     refused("level must be a number between 0 and 1, not 90", level=90)
     refused("different whole numbers from 2 to 48, .* got \\[10, 500\\]", sizes=[10, 500])
     refused("different shares .* above 0 and up to 1; got \\[0.5, 20.0\\]", sizes=[0.5, 20], over="instances")
@@ -161,8 +161,8 @@ def test_what_is_refused():
     short = bw.from_arrays(list(BAGS.instances[:30, None]))
     refused("needs at least 4 sizes, but bags of 1 instances .median. give only 1", bags=short, over="instances")
     refused("Got 2 methods", method=["aggregated", "blr"])
-    refused("crps needs a method with standard deviations", metric="crps")
-    refused("no result at some size, .* The first error: ValueError: never", method=("broken", Broken()), repeats=1)
+    refused("crps needs a method that predicts standard deviations", metric="crps")
+    refused("no result at one or more sizes, .* First error: ValueError: never", method=("broken", Broken()), repeats=1)
 
 
 class Broken(bw.EmbeddingRidge):

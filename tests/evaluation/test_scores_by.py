@@ -1,4 +1,4 @@
-"""Scores apart by site or year: equal to those of the label's bags, and honest about few of them."""
+"""Scores by site or year equal the scores of the bags of each label, and notes name labels with few bags."""
 
 import numpy as np
 import pandas as pd
@@ -39,7 +39,7 @@ def test_one_bag_has_an_error_and_no_correlation(results):
     assert row["rmse"] == pytest.approx(row["mae"]) and row["r2"] is row["spearman"] is row["kendall"] is None
     notes = results.by_notes()
     assert "1 of 3 labels of site have one bag (first: c)" in notes[0]
-    assert "2 of 3 labels of site had bags in training" in notes[1] and "Give it as groups" in notes[1]
+    assert "2 of 3 labels of site had bags both" in notes[1] and "pass the labels as groups" in notes[1]
 
 
 def test_intervals_have_every_metric_of_uncertainty_but_nll(results):
@@ -101,10 +101,10 @@ def test_what_is_refused(results):
         evaluate(BAGS, Y, ["aggregated"], by=["a", "b"])
     with pytest.raises(ValueError, match="by takes one set of labels, not 2"):
         evaluate(BAGS, Y, ["aggregated"], by={"a": SITE, "b": SITE})
-    with pytest.raises(ValueError, match=r"one label for each of 30 bags, not shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"one label per bag .30., not shape \(3,\)"):
         results.scores_by(["a", "b", "c"])
     plain = Results({k: v for k, v in results.record.items() if k != "by"}, [])
-    with pytest.raises(ValueError, match="nothing to score apart by; give labels"):
+    with pytest.raises(ValueError, match="Labels are required"):
         plain.scores_by()
 
 
@@ -113,4 +113,4 @@ def test_a_method_without_kept_predictions_is_named():
     how = {"repeats": 1, "folds": 3, "selection": "paper", "tune": False}
     found = evaluate(BAGS, Y, [searched, "aggregated"], by=SITE, **how)
     assert set(found.scores_by()["method"]) == {"aggregated"}
-    assert "searched has no scores by label: its predictions are not kept" in found.by_notes()[0]
+    assert "searched has no scores by label, because its predictions are not stored" in found.by_notes()[0]

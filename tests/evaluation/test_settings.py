@@ -143,13 +143,13 @@ class Answers(TrainMean):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mean": lambda b: np.zeros((len(b), 1)), "std": len}, r"gave predictions of shape \(8, 1\) for 8 bags; one"),
+        ({"mean": lambda b: np.zeros((len(b), 1)), "std": len}, r"returned predictions of shape \(8, 1\)"),
         (
             {"std": lambda b: np.ones((len(b), 1))},
-            r"gave std of shape \(8, 1\) for 8 bags; one number per bag is needed",
+            r"returned std of shape \(8, 1\)",
         ),
-        ({"std": lambda b: 0.5}, r"gave std of shape \(\) for 8 bags"),
-        ({"alone": True}, r"gave ndarray; \(predictions, deviations\) are needed"),
+        ({"std": lambda b: 0.5}, r"returned std of shape \(\)"),
+        ({"alone": True}, r"must return \(predictions, std\), not ndarray"),
         (
             {"std": lambda b: np.where(b.ids < 2, -1.0, 1.0)},
             r"bag 0 \(and 1 other\) has a std of -1.0; a finite",

@@ -205,7 +205,7 @@ def test_a_damaged_plan_is_named_and_written_again(tmp_path, ran, damage):
     run(tmp_path)
     path = tmp_path / "plan.json"
     path.write_text(damage(path.read_text()) if callable(damage) else damage, encoding="latin-1")
-    with pytest.raises(ValueError, match=r"plan\.json is not a plan of an evaluation, or is damaged; the command"):
+    with pytest.raises(ValueError, match=r"plan\.json is not the plan of an evaluation, or it is damaged"):
         Results.load(tmp_path)
     with pytest.warns(UserWarning, match=r"plan\.json is damaged or cut short; it is written again") as caught:
         run(tmp_path)

@@ -34,7 +34,7 @@ def test_each_file_is_found_and_a_table_is_preferred_to_a_pickle(folder):
     for name, shape in {"MODIS": (40, 12), "MISR1": (40, 16), "CORN": (30, 92)}.items():
         bags, y, notes = read_file(name, found[name])
         assert bags.shape == shape and y.shape == shape[:1] and not any("features" in note for note in notes)
-    with pytest.raises(NotADirectoryError, match="there is no folder"):
+    with pytest.raises(NotADirectoryError, match="There is no folder"):
         find_files(folder / "nowhere")
 
 
@@ -54,9 +54,9 @@ def test_bags_of_100_are_kept_as_in_the_notebook(folder, tmp_path):
     kept, targets, notes = read_file("MISR2", path, bags_of_100=True)
     assert set(kept.sizes) == {100} and 0 < len(kept) == (bags.sizes == 100).sum() < 40
     np.testing.assert_array_equal(targets, y[bags.sizes == 100])
-    assert notes == [f"{len(kept)} of 40 bags have exactly 100 instances; the others are left out"]
+    assert notes == [f"{len(kept)} of 40 bags have exactly 100 instances; the others were dropped"]
     write_aerosol(tmp_path, "MISR2", n_bags=5, instances=20)
-    with pytest.raises(ValueError, match="there are 0 bags of exactly 100 instances; leave --bags-of-100 out"):
+    with pytest.raises(ValueError, match="Only 0 bags have exactly 100 instances. Leave --bags-of-100 out"):
         read_file("MISR2", tmp_path / "MISR2.mat", bags_of_100=True)
 
 
@@ -66,17 +66,17 @@ def test_invalid_crop_values_are_kept_or_dropped(folder):
     bags, y, _ = read_file("WHEAT", path)
     assert (bags.instances == -32767).any() and bags.ids[0] == "c0_2003"
     clean, targets, (note,) = read_file("WHEAT", path, invalid="drop")
-    assert not np.isin(clean.instances, [0, -32767]).any() and "hold 0 or -32767" in note
+    assert not np.isin(clean.instances, [0, -32767]).any() and "contain 0 or -32767" in note
     assert dict(zip(clean.ids, targets, strict=True)).items() <= dict(zip(bags.ids, y, strict=True)).items()
     crop_frame(invalid=0.9).to_csv(path.parent / "other.csv", index=False)
-    with pytest.raises(ValueError, match="fewer than two bags have an instance without invalid values"):
+    with pytest.raises(ValueError, match="Fewer than two bags have an instance without invalid values"):
         read_file("WHEAT", path.parent / "other.csv", invalid="drop")
     with pytest.raises(ValueError, match="invalid must be 'keep' or 'drop', not 'no'"):
         read_file("WHEAT", path, invalid="no")
 
 
 def test_a_pickle_is_opened_only_when_trusted(folder, tmp_path):
-    with pytest.raises(PermissionError, match="can run any code when opened; pass --trust-pickle"):
+    with pytest.raises(PermissionError, match="can run code when opened. Pass --trust-pickle"):
         read_file("WHEAT", folder / "WHEAT.p")
     bags, y, _ = read_file("WHEAT", folder / "WHEAT.p", trust_pickle=True)
     assert bags.shape == (30, 92)
@@ -154,7 +154,7 @@ def test_crops_have_the_network_of_the_notebook():
 
 
 def test_unknown_rows_and_protocols_are_refused(small):
-    with pytest.raises(ValueError, match="there is no row 'EM' in Table 1; there are instance-MIR"):
+    with pytest.raises(ValueError, match="Table 1 has no row 'EM'. Its rows are instance-MIR"):
         table1.choose_rows(["EM"])
     with pytest.raises(ValueError, match="folds must be"):
         table1.run_rows("MISR1", *small, rows=[MEAN], folds=0)

@@ -52,7 +52,7 @@ def test_networks(client):
     """Each is a task, and the data travels once."""
     found, tasks = on_the_cluster(client, lambda: kme().fit(BAGS, Y).predict(BAGS))
     np.testing.assert_array_equal(found, kme().fit(BAGS, Y).predict(BAGS))
-    assert tasks == {"_shared_data": 1, "_jobs": 6}
+    assert tasks == {"_shared_data": 1, "_run_calls": 6}
 
 
 def test_the_members_of_auto(client):
@@ -63,7 +63,7 @@ def test_the_members_of_auto(client):
     np.testing.assert_array_equal(there.held_out_, here.held_out_)
     np.testing.assert_array_equal(there.predict_folds(BAGS), here.predict_folds(BAGS))
     np.testing.assert_array_equal(there.predict(BAGS), here.predict(BAGS))
-    assert tasks == {"_shared_data": 3 * 2, "_jobs": 14}
+    assert tasks == {"_shared_data": 3 * 2, "_run_calls": 14}
 
 
 @pytest.mark.parametrize(("kind", "jobs"), [("cv+", 6 + 3), ("split", 6 + 5)])
@@ -75,7 +75,7 @@ def test_intervals(client, kind, jobs):
 
     found, tasks = on_the_cluster(client, bounds)
     np.testing.assert_array_equal(found, bounds())
-    assert tasks["_jobs"] == jobs and tasks["_shared_data"] <= 2
+    assert tasks["_run_calls"] == jobs and tasks["_shared_data"] <= 2
 
 
 def test_auto_knows_how_many_work_when_it_guesses_how_long_a_member_takes(client, monkeypatch):
@@ -120,7 +120,7 @@ def test_a_search_of_scikit_learn(client):
 
     found, tasks = on_the_cluster(client, search)
     np.testing.assert_array_equal(found, search())
-    assert tasks["_jobs"] == 6
+    assert tasks["_run_calls"] == 6
 
 
 def test_a_client_that_was_opened_is_closed(client):

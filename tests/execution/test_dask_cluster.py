@@ -18,18 +18,18 @@ def enter(*arguments, **options):
 
 @pytest.mark.parametrize("address", ["nonsense", "", "http://here:1", "tcp://here", "tcp://a b:1"])
 def test_no_address(address):
-    with pytest.raises(ValueError, match=r"is not the address of a Dask scheduler; one looks like tcp://10\.0\.0\.1"):
+    with pytest.raises(ValueError, match=r"is not the address of a Dask scheduler"):
         enter(address)
 
 
 def test_nobody_answers_or_works(monkeypatch):
-    monkeypatch.setattr(dask_cluster, "WAIT", 0.5)
-    with pytest.raises(ConnectionError, match=r"no Dask scheduler answers at tcp://127\.0\.0\.1:1 .* `dask scheduler`"):
+    monkeypatch.setattr(dask_cluster, "CONNECT_TIMEOUT", 0.5)
+    with pytest.raises(ConnectionError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:1 .* `dask scheduler`"):
         enter("tcp://127.0.0.1:1")
     with (
         distributed.LocalCluster(n_workers=0, **LOCAL) as local,
         distributed.Client(local, set_as_default=False) as client,
-        pytest.raises(NoWorkers, match=r"the scheduler at \S+ has no workers: start some with `dask worker"),
+        pytest.raises(NoWorkers, match=r"the scheduler at \S+ has no workers. Start workers with `dask worker"),
     ):
         enter(client)
 
@@ -37,25 +37,25 @@ def test_nobody_answers_or_works(monkeypatch):
 def test_what_is_no_cluster():
     with pytest.raises(TypeError, match="the address of a scheduler, a distributed.Client or None, not 8786"):
         enter(8786)
-    with pytest.raises(ValueError, match="n_workers is for a cluster of this machine"):
+    with pytest.raises(ValueError, match="n_workers applies only to a cluster"):
         enter("tcp://127.0.0.1:1", n_workers=2)
     with pytest.raises(ValueError, match="n_workers must be at least 1, not 0"):
         enter(n_workers=0)
 
 
 @pytest.mark.parametrize("state", ["closed", "asynchronous"])
-def test_a_client_that_is_of_no_use(state, monkeypatch):
+def test_a_client_that_cannot_be_used(state, monkeypatch):
     with distributed.Client(n_workers=1, set_as_default=False, **LOCAL) as client:
         pass
     if state == "asynchronous":
         monkeypatch.setattr(distributed.Client, "asynchronous", True)
-    with pytest.raises(ValueError, match=f"the client is {state}; a cluster needs one that is running and not async"):
+    with pytest.raises(ValueError, match=f"The client is {state}"):
         enter(client)
 
 
 def test_dask_is_not_there(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"running on a cluster needs Dask: pip install 'bagwise\[dask\]'"):
+    with pytest.raises(ImportError, match=r"needs Dask. Install it with: pip install 'bagwise\[dask\]'"):
         enter()
 
 
@@ -73,8 +73,8 @@ def versions(*workers: dict) -> dict:
 @pytest.mark.parametrize(
     ("worker", "message"),
     [
-        ({"python": "3.12.1.final.0"}, r"python is 3\.11 here and 3\.12 on worker tcp://w1:1: install the same"),
-        ({"bagwise": "0.2.0"}, r"bagwise is 0\.1\.0 here and 0\.2\.0 on worker tcp://w1:1: install the same"),
+        ({"python": "3.12.1.final.0"}, r"python is 3\.11 here and 3\.12 on worker tcp://w1:1. Install the same"),
+        ({"bagwise": "0.2.0"}, r"bagwise is 0\.1\.0 here and 0\.2\.0 on worker tcp://w1:1. Install the same"),
         ({"bagwise": None}, r"bagwise is 0\.1\.0 here and missing on worker tcp://w1:1"),
     ],
 )

@@ -1,4 +1,4 @@
-"""In a worker that was told to give memory back at once, a pass keeps it while it lasts."""
+"""Check that a pass keeps freed memory in a worker that returns it to the system at once."""
 
 import os
 import subprocess
@@ -7,12 +7,12 @@ import sys
 import pytest
 
 from bagwise.execution import resources
-from bagwise.execution.resources import TOLD
+from bagwise.execution.resources import TRIM_THRESHOLD
 
 COUNT = """
 import resource
 import numpy as np
-from bagwise.execution.resources import kept_memory
+from bagwise.execution.resources import keep_freed_memory
 
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -22,7 +22,7 @@ def faults():
 
 faults()
 outside = faults()
-with kept_memory():
+with keep_freed_memory():
     faults()
     inside = faults()
 print(inside, outside, faults())
@@ -30,8 +30,8 @@ print(inside, outside, faults())
 
 
 @pytest.mark.skipif(resources._library() is None, reason="another C library")
-def test_arrays_of_a_told_process_are_cleared_once_inside_and_every_time_outside():
-    told = os.environ | {TOLD: "65536"}
-    done = subprocess.run([sys.executable, "-c", COUNT], env=told, capture_output=True, text=True, check=True)
-    inside, outside, after = map(int, done.stdout.split())
+def test_memory_is_reused_inside_the_context_and_cleared_each_time_outside():
+    environment = os.environ | {TRIM_THRESHOLD: "65536"}
+    run = subprocess.run([sys.executable, "-c", COUNT], env=environment, capture_output=True, text=True, check=True)
+    inside, outside, after = map(int, run.stdout.split())
     assert inside < outside / 10 and after > outside / 2

@@ -43,7 +43,7 @@ def threads_only():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    monkeypatch.setattr(dask_cluster, "PATIENCE", 0.5)
+    monkeypatch.setattr(dask_cluster, "TASK_TIMEOUT", 0.5)
 
 
 def test_workers_do_the_jobs_unless_they_stay_here(client):
@@ -94,7 +94,7 @@ def strict():
 
 @pytest.mark.slow
 def test_a_job_that_kills_every_worker_is_named(strict):
-    with pytest.raises(ChildProcessError, match="every worker that ran a job died, most often because memory ran out"):
+    with pytest.raises(ChildProcessError, match="worker that ran a job died, most often because it ran out of memory"):
         Parallel()(delayed(jobs.die)(k) for k in range(2))
 
 
@@ -112,7 +112,7 @@ def test_data_that_was_given_up_is_sent_again(strict, tmp_path, run):
 
 def test_no_worker_is_left(threads_only, impatient):
     threads_only.scale(0)
-    with pytest.raises(NoWorkers, match="the cluster has had no worker for 0.5 s; start some and run again"):
+    with pytest.raises(NoWorkers, match="the cluster has had no worker for 0.5 s"):
         Parallel()(delayed(jobs.where)(k) for k in range(3))
 
 
@@ -129,9 +129,7 @@ def test_the_scheduler_is_gone():
         stack.callback(scheduler.kill)
         with cluster(address):
             threading.Timer(1.0, scheduler.kill).start()
-            with pytest.raises(
-                ConnectionError, match="the cluster has dropped its tasks; is its scheduler still there"
-            ):
+            with pytest.raises(ConnectionError, match="The cluster has cancelled its tasks"):
                 Parallel()(delayed(time.sleep)(5) for _ in range(3))
 
 

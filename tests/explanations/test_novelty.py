@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bagwise as bw
-from bagwise.bags.training_profile import FEWEST, TrainingProfile
+from bagwise.bags.training_profile import MIN_UNITS, TrainingProfile
 
 NAMES = ["red", "nir", "sza"]
 
@@ -189,7 +189,7 @@ def test_scan_fits_compare_means(tmp_path):
 
 
 def test_what_is_refused():
-    few = bags_of(FEWEST - 1, 13)
+    few = bags_of(MIN_UNITS - 1, 13)
     with pytest.raises(ValueError, match="there were 9 training bags .* needs at least 10"):
         bw.novelty(bw.method("aggregated").fit(few, targets(few)), few)
     with pytest.raises(ValueError, match="bags have 2 columns, covariates included, and the model was fitted on 3"):

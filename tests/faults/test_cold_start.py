@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from tests.helpers.breaking import ENVIRONMENT
 
 import bagwise as bw
-from bagwise.execution.resources import Shared
+from bagwise.execution.resources import SharedSetting
 from bagwise.first_use import once
 
 SHORT = {
@@ -101,7 +101,7 @@ def test_a_shared_setting_is_undone_when_all_have_left():
         def __exit__(self, *_):
             Setting.value = self.before
 
-    shared, second, first = Shared(Setting), threading.Event(), threading.Event()
+    shared, second, first = SharedSetting(Setting), threading.Event(), threading.Event()
 
     def stay(i):
         if i == 1:

@@ -25,7 +25,7 @@ def test_killed_once_it_is_tried_again_and_killed_twice_it_is_lost(tmp_path, dea
     if deaths == 1:
         assert result == "deadly"
     else:
-        assert isinstance(result, Lost) and result.reason.startswith("the process running it died, twice")
+        assert isinstance(result, Lost) and result.reason.startswith("its worker process died twice")
 
 
 # Tasks as the executors run them, and as the methods do.

@@ -121,5 +121,5 @@ def test_mixed_precision_is_nearly_the_same(monkeypatch):
 @pytest.mark.parametrize("model", [AttentionRegressor(device="cuda"), AdditiveRegressor(device="cuda")], ids=repr)
 def test_a_missing_gpu_is_named(model, monkeypatch):
     monkeypatch.setattr("bagwise.execution.resources.gpu", lambda: False)
-    with pytest.raises(ValueError, match=r"device='cuda' needs a GPU, but torch finds none .* works on the CPU"):
+    with pytest.raises(ValueError, match=r"device='cuda' needs a GPU, but torch finds none .* work on the CPU"):
         model.fit(*sample(20))

@@ -102,10 +102,10 @@ def test_damaged_results_are_an_error(folder):
 
 def test_one_message_no_traceback(evaluated, folder):
     result, said = typed("report", folder / "nothere")
-    assert result.exit_code == 1 and said.startswith(f"bagwise report: there is no folder {folder / 'nothere'};")
+    assert result.exit_code == 1 and said.startswith(f"bagwise report: There is no folder {folder / 'nothere'}.")
     (folder / "my.bagwise").write_bytes(b"")
     result, said = typed("report", folder / "my.bagwise")
-    assert result.exit_code == 1 and "my.bagwise is a model, not the folder of an evaluation;" in said
+    assert result.exit_code == 1 and "my.bagwise is a model, not the folder of an evaluation." in said
     assert "`bagwise fit ... --report page.html` writes the report of a model" in said
     other = bw.datasets.make_gaussian(10, instances=2)[0]
     pd.DataFrame(other.instances).assign(

@@ -218,7 +218,7 @@ def test_only_methods_with_settings_to_choose_are_called_optimistic(data, tmp_pa
     labels = dict(zip(report.words("methods", "method"), report.words("methods", "selection"), strict=True))
     assert labels == {"searched": "paper (optimistic)", "by hand": "none"}
     alone = write(bw.evaluate(*data, methods[1:], repeats=1, folds=4, selection="paper"), tmp_path)
-    assert "ptimistic" not in alone.text and "Default settings, or those that a method chooses itself" in alone.text
+    assert "ptimistic" not in alone.text and "Default settings, or settings chosen by the method" in alone.text
 
 
 class Dodger(MeanOfFirst):
@@ -239,14 +239,14 @@ def test_who_lacks_a_fold_is_not_the_best(data, tmp_path):
     assert report.values("methods", "cells") == [4, 4, 3]
     assert report.values("methods", "rank")[2] is None
     assert "honest has the best score" in report.text and "Its lead over the next, poor," in report.text
-    assert "dodger: rmse on 3 of 4 splits only; its mean is of those" in report.text
+    assert "dodger has rmse on only 3 of 4 splits. Its mean is over these" in report.text
     two = write(bw.evaluate(*data, methods[:2], repeats=1, folds=4), tmp_path)
     assert "No other method has a score on all of these splits." in two.text and "Its lead" not in two.text
 
 
 def test_no_split_in_common(data, tmp_path):
     results = bw.evaluate(*data, METHODS[1:], repeats=1, folds=4)
-    cells = [results.ran("by hand", results.splits[0]), results.ran("poor", results.splits[1])]
+    cells = [results.outcome("by hand", results.splits[0]), results.outcome("poor", results.splits[1])]
     report = write(bw.Results(results.record, cells), tmp_path)
     assert "No split has a score of every method" in report.text and "has the better score" not in report.text
 
@@ -303,7 +303,7 @@ def test_coverage_for_every_kind_of_bag_and_scores_by_label(data, tmp_path):
     page = write(results, tmp_path, explore=False)
     rows = results.scores_by()
     assert page.values("by", "RMSE") == sorted(rows["rmse"], reverse=True) and page.values("by", "bags") == [20, 20]
-    assert "2 of 2 labels of site had bags in training" in page.text
+    assert "2 of 2 labels of site had bags both in the training and" in page.text
     kinds = page.words("coverage", "bags of")
     assert kinds[0] == "all bags" and kinds[-2:] == ["group 0", "group 1"] and any(k.startswith("size ") for k in kinds)
     counts, inside = page.values("coverage", "bags"), page.values("coverage", "inside")

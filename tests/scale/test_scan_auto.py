@@ -103,7 +103,7 @@ def test_results_of_a_scan_are_compared_and_summed_up(source):
     assert results.compare()["splits"].to_list() == [6]
     again = bw.evaluate(source, methods=["aggregated"], folds=3)
     assert (again.values("aggregated") == results.values("aggregated")[:3]).all()
-    with pytest.raises(ValueError, match="no predictions of 'aggregated' are kept"):
+    with pytest.raises(ValueError, match="There are no stored predictions of 'aggregated'"):
         results.pooled("aggregated")
 
 

@@ -17,7 +17,7 @@ from bagwise.auto.learning_curve import Curve, learning_curve
 from bagwise.auto.members import MEAN, PLANS, Member, count_folds, members_of, plan
 from bagwise.auto.summary import leaderboard_of, live_line, paragraph_of, rows_of, scores_of, summary_of
 from bagwise.auto.target_transforms import Choice, choose_transform, transformed
-from bagwise.auto.time_budget import WHOLE, TimeBudget
+from bagwise.auto.time_budget import REFIT_FACTOR, TimeBudget
 from bagwise.bags import Bags, check_bags, check_fit, check_weights, remember_columns
 from bagwise.bags.arrays import as_bags
 from bagwise.bags.checks import compared, without_equal_weights
@@ -185,7 +185,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
             trials = self._try(cv, members, show)
             self._blend(trials, cv, show)
             self.curve_ = self._curve(trials, cv, show)
-        self.seconds_ = budget.passed
+        self.seconds_ = budget.elapsed
         return self
 
     def predict(self, bags) -> np.ndarray:
@@ -333,7 +333,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         chosen = [trial for trial in done if self.weights_[trial.member.name] > 0]
         members = [trial.member for trial in chosen]
         self.models_ = self.fold_models_ = {trial.member.name: trial.models for trial in chosen}
-        in_time = refit_seconds(chosen) <= cv.budget.left or cv.has_whole(members)
+        in_time = refit_seconds(chosen) <= cv.budget.remaining or cv.has_whole(members)
         self.predictor_ = self.predictor if in_time else "fold-mean"
         if self.predictor_ == "refit":
             show(f"fit to all bags, {', '.join(self.models_)}", trials)
@@ -345,7 +345,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         mean, best = losses[0][0], min(loss for loss, _ in losses)  # the first member predicts the mean
         accurate = [trial for loss, trial in losses if loss < (mean + best) / 2]
         quickest = min(accurate, key=lambda trial: trial.seconds, default=None)
-        if quickest is None or 2 * WHOLE * quickest.seconds > cv.budget.left:
+        if quickest is None or 2 * REFIT_FACTOR * quickest.seconds > cv.budget.remaining:
             return None
         show(f"learning curve of {quickest.member.name}", trials)
         try:

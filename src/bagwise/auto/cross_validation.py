@@ -23,7 +23,7 @@ from sklearn.ensemble import VotingRegressor
 from sklearn.utils.validation import has_fit_parameter
 
 from bagwise.auto.members import Member
-from bagwise.auto.time_budget import PROBE_SHARE, WHOLE, TimeBudget
+from bagwise.auto.time_budget import PROBE_SHARE, REFIT_FACTOR, TimeBudget
 from bagwise.bags import Bags
 from bagwise.bags.checks import compared
 from bagwise.bags.folds import Folds
@@ -91,7 +91,7 @@ class Trial:
 
 def refit_seconds(trials: Sequence[Trial]) -> float:
     """Return the seconds of fitting each member that may be chosen to all bags."""
-    return WHOLE * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
+    return REFIT_FACTOR * sum(trial.seconds_of_a_fit for trial in trials if trial.done)
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class CrossValidation:
         for start in range(0, len(missing), step):  # few at a time, so that an interrupt loses little
             part = missing[start : start + step]
             for (key, _), fit in zip(part, self._run([task for _, task in part]), strict=True):
-                self.stored.write_fit(key, fit, self.budget.passed)
+                self.stored.write_fit(key, fit, self.budget.elapsed)
                 results[key] = fit
         return [results[key] for key in keys]
 
@@ -307,9 +307,9 @@ class CrossValidation:
         """Fit the remaining folds: all at once, or a few at a time under a budget, until it is exceeded."""
         step = len(pairs) if self.budget.seconds is None else self._at_once
         for start in range(0, len(pairs), step):
-            before = self.budget.passed
+            before = self.budget.elapsed
             self._fit_pairs(trial, pairs[start : start + step])
-            more, took = len(pairs) - start - step, self.budget.passed - before
+            more, took = len(pairs) - start - step, self.budget.elapsed - before
             if more > 0 and (why := self._behind(trial, more, reserve, took=took)):
                 return f"{why}; given up after {start + step} of {len(pairs)} folds"
         return ""
@@ -382,7 +382,7 @@ class CrossValidation:
         if why := budget.refusal(member.name, member.costly, reserve):
             return why
         order = np.argsort(self.fold, kind="stable")
-        n_train, n_fits = self.counted.sum() * (1 - 1 / self.n_folds), self.rounds(len(self._pairs)) + WHOLE
+        n_train, n_fits = self.counted.sum() * (1 - 1 / self.n_folds), self.rounds(len(self._pairs)) + REFIT_FACTOR
         each = budget.estimate(partial(self.probe, member), order[self.counted[order]], n_train, n_fits, reserve)
         if not budget.shortage(each, reserve, share=PROBE_SHARE):
             return ""
@@ -396,7 +396,7 @@ class CrossValidation:
         if trial.member.always or self.budget.seconds is None or self.is_stored(trial.member):
             return ""
         each = trial.seconds if took is None else took
-        return self.budget.shortage(self.rounds(n_fits) * each + WHOLE * trial.seconds_of_a_fit, reserve)
+        return self.budget.shortage(self.rounds(n_fits) * each + REFIT_FACTOR * trial.seconds_of_a_fit, reserve)
 
     def probe(self, member: Member, positions: np.ndarray) -> float:
         """Return the seconds of a fit to some bags, without those of compiling, once in a process."""

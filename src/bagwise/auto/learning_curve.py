@@ -13,7 +13,7 @@ from bagwise.bags import Bags, bag_folds
 from bagwise.held_out import assemble
 from bagwise.metrics import get_metric, squared
 
-FEWEST_BAGS = 40
+MIN_BAGS = 40
 COSTLY_FOLDS = 2  # that are fitted again for a costly member
 SMALL = 0.05  # a rise of the error below which more of the same hardly helps
 NOUNS = {"bags": "bags", "instances": "instances per bag"}
@@ -49,7 +49,7 @@ def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) ->
     Half of the bags are drawn by a hash of their ids, groups or not. A costly member is fitted again without two of the
     folds: a hint is not worth twice its time.
     """
-    if len(cv.bags) < FEWEST_BAGS:
+    if len(cv.bags) < MIN_BAGS:
         return None
     n_folds = min(cv.n_folds, COSTLY_FOLDS) if member.costly else cv.n_folds
 

@@ -13,7 +13,7 @@ from sklearn.compose import TransformedTargetRegressor
 
 from bagwise.auto.cross_validation import CrossValidation, Trial
 from bagwise.auto.members import Member
-from bagwise.auto.time_budget import WHOLE
+from bagwise.auto.time_budget import REFIT_FACTOR
 from bagwise.regressors.pipeline import tail_limits
 
 SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
@@ -103,7 +103,7 @@ def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     if before is None or formula is None:
         return Choice(None, plain)
     members = [transformed(trial.member, formula) for trial in plain]
-    seconds = sum(trial.seconds_of_a_fit * (cv.rounds(trial.fits) + WHOLE) for trial in plain)
+    seconds = sum(trial.seconds_of_a_fit * (cv.rounds(trial.fits) + REFIT_FACTOR) for trial in plain)
     why = cv.budget.shortage(seconds, share=BUDGET_SHARE)
     if why and not all(map(cv.is_stored, members)):
         return Choice(None, plain, {"transform": formula, "kept": False, "why": why})

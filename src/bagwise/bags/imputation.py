@@ -1,4 +1,4 @@
-"""`Imputation`: missing values are filled in by the median of their bag, else by that of the training bags."""
+"""`Imputation`: replace missing values by the median of their bag or, if it has none, of the training bags."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ SHARE = "share missing"  # the name of the column that holds the share of missin
 
 
 class Imputation(BaseEstimator):
-    r"""Imputation of missing values (NaN) by medians, with a column that holds the share of missing values.
+    r"""Imputation of missing values (NaN) by medians, with an additional column for the share of missing values.
 
-    A missing value of column j in bag i becomes the median of the values that bag i has in that column. A bag without
-    any takes the median over training bags of their medians, so that a large bag counts no more than a small one.
-    If training bags had missing values, a last column holds the share of missing values of each instance. Estimators
-    impute bags that declare ``missing="impute"`` themselves; this class is an explicit first step of a pipeline.
+    A missing value in a column becomes the median of the bag in this column. If the bag has no value in the column, the
+    median of the medians of the training bags is used, so large and small bags count equally. If training bags have
+    missing values, a last column has the share of missing values of each instance. Estimators impute bags loaded with
+    ``missing="impute"`` themselves; this class is for pipelines with an explicit imputation step.
 
     Parameters
     ----------
     share : bool, default True
-        Whether to add the column of shares.
+        Whether to add the column with the share of missing values.
 
     Attributes
     ----------
     medians_ : array of shape (n_features,)
-        The value for a bag that has none in that column.
+        Value of each column for bags without a value in it.
     has_share_ : bool
-        Whether the column of shares is added.
+        Whether the column with the share of missing values is added.
 
     Examples
     --------
@@ -58,27 +58,27 @@ class Imputation(BaseEstimator):
         return self
 
     def fit_medians(self, medians: np.ndarray, bags: Bags, *, has_missing: bool) -> None:
-        """Fit from the medians of the training bags; of ``bags`` only the names of columns are used."""
+        """Fit on the medians of the training bags; ``bags`` is used only for the column names."""
         empty = np.flatnonzero(np.isnan(medians).all(axis=0))
         if len(empty):
             name = empty[0] if bags.feature_names is None else repr(str(bags.feature_names[empty[0]]))
             raise ValueError(
-                f"column {name}{and_others(len(empty) - 1)} has no value in the training bags, so there is nothing to "
-                f"impute from; leave the column out, which load does with ignore=[{name}]"
+                f"column {name}{and_others(len(empty) - 1)} has only missing values in the training bags, so it cannot "
+                f"be imputed. Leave the column out, for instance with load(..., ignore=[{name}])."
             )
         self.medians_ = np.nanmedian(medians, axis=0)
         self.has_share_ = bool(self.share and has_missing)
 
     def fit_transform(self, bags, y=None) -> Bags:
-        """Fit on the bags and return them imputed."""
+        """Fit on the bags and return the imputed bags."""
         return self.fit(bags).fill(check_bags(bags, allow_missing=True, allow_weights=True, apart=True))
 
     def transform(self, bags) -> Bags:
-        """Return the bags with imputed values, and with the column of shares if there is one."""
+        """Return the imputed bags, with the column of shares of missing values if ``has_share_``."""
         return self.fill(check_bags(bags, fitted=self, allow_missing=True, allow_weights=True, apart=True))
 
     def fill(self, bags: Bags) -> Bags:
-        """Return the imputed bags, for bags that have been checked."""
+        """Return the imputed bags; the input must have been checked."""
         instances, names = bags.instances, bags.feature_names
         missing = np.isnan(instances) if bags.has_missing else np.zeros(instances.shape, dtype=bool)
         if bags.has_missing:
@@ -99,8 +99,8 @@ class Imputation(BaseEstimator):
 
 
 def bag_medians(bags: Bags) -> np.ndarray:
-    """Return the median of each column over the known values of each bag (bags, columns); NaN where there is none."""
-    medians = segment_median(bags.instances, bags.offsets)  # NaN where a single value is missing
+    """Return the median of each column in each bag (bags, columns), without missing values; NaN if all are missing."""
+    medians = segment_median(bags.instances, bags.offsets)  # NaN if any value is missing
     for j in np.flatnonzero(np.isnan(medians).any(axis=0)):
         present = ~np.isnan(bags.instances[:, j])
         offsets, have_values = chosen_offsets(present, bags.offsets)

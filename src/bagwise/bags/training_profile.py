@@ -1,4 +1,4 @@
-"""`TrainingProfile`: what a model keeps of its training bags, a few kilobytes, for `bagwise.novelty`."""
+"""`TrainingProfile`: a few kilobytes about the training bags, stored with each model for `bagwise.novelty`."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from bagwise.bags.container import Bags
 from bagwise.bags.folds import units_of
 from bagwise.bags.segments import counting, segment_mean, segment_sum
 
-LANDMARKS = 12  # points that span the embedding
-REFERENCES = 80  # training bags whose rows are kept
-CALIBRATION = 300  # training bags whose distances are kept
-INSTANCES = 2_000_000  # at most, of the bags that are embedded at fit; but of no fewer than `REFERENCES` bags
-NEAREST = 3  # training bags to which the distance of a bag is averaged
-FEWEST = 10  # bags (groups) of training from which on a distance can be called large
+N_LANDMARKS = 12  # landmark points of the embedding
+N_REFERENCES = 80  # training bags whose embeddings are stored
+N_CALIBRATION = 300  # training bags whose distances are stored
+MAX_INSTANCES = 2_000_000  # of the embedded training bags; at least `N_REFERENCES` bags are embedded
+N_NEAREST = 3  # nearest training bags over which the distance of a bag is averaged
+MIN_UNITS = 10  # training bags (groups) needed to judge a distance
 BLOCK_ROWS = 2**16
 
 
 class TrainingProfile:
     r"""Range, landmark embedding and leave-one-out distances of the training bags.
 
-    With z the columns in units of their deviation and l_1, ..., l_m points halfway between two training instances, a
-    bag has the row μ, the mean of φ(z) = exp(-‖z - l_k‖² / 2s²) over its instances, s² the median squared distance.
-    Rows are whitened by their covariance over the training bags, C + εI with ε the mean variance times max(0.05, m /
-    bags), so that a direction in which training bags hardly differ counts as much as the others. The distance of a bag
-    is the mean Euclidean distance to its nearest 3 of at most 80 training bags. A training bag is compared with others
-    than itself (than those of its group), and the share of its instances outside the range with that of the others.
+    Let z be a standardised instance, l_1, ..., l_m landmarks halfway between two training instances, and s² the median
+    squared distance. The embedding of a bag is the mean over its instances of φ_k(z) = exp(-‖z - l_k‖² / 2s²). It is
+    whitened by C + εI, where C is the covariance over the training bags and ε the mean variance times max(0.05, m /
+    bags), so that directions in which training bags hardly differ count as much as the others. The distance of a bag is
+    the mean Euclidean distance to the nearest 3 of at most 80 training bags. For a training bag, the distance and the
+    share of instances outside the range are computed without the bag itself (without its group).
 
-    Covariates are columns like others; a missing value is replaced by the mean of the column and is never outside.
-    ``range`` holds the lowest and the highest training value of each column, ``names`` the columns, covariates last.
+    Covariates are additional columns. A missing value is replaced by the mean of its column and is never outside.
+    ``range`` has the minimum and maximum training value of each column, ``names`` the columns, covariates last.
     """
 
     def __init__(self, bags: Bags):
@@ -41,16 +41,16 @@ class TrainingProfile:
         self.range = np.array([np.fmin.reduce(lows, axis=0), np.fmax.reduce(highs, axis=0)])
         unit = units_of(bags)
         self.n_bags, self.n_units = len(bags), int(unit.max()) + 1
-        if self.n_units < FEWEST:
+        if self.n_units < MIN_UNITS:
             return
-        chosen = np.random.default_rng(0).permutation(len(bags))[:CALIBRATION]
-        few_enough = np.cumsum(bags.sizes[chosen]) <= INSTANCES
-        few_enough[:REFERENCES] = True
-        chosen = np.sort(chosen[few_enough])
+        chosen = np.random.default_rng(0).permutation(len(bags))[:N_CALIBRATION]
+        fits = np.cumsum(bags.sizes[chosen]) <= MAX_INSTANCES
+        fits[:N_REFERENCES] = True
+        chosen = np.sort(chosen[fits])
         sample = bags[chosen]
         self._fit_embedding(sample)
         rows = self._rows(sample)
-        references = np.sort(np.random.default_rng(1).permutation(len(sample))[:REFERENCES])
+        references = np.sort(np.random.default_rng(1).permutation(len(sample))[:N_REFERENCES])
         self.references = rows[references].astype(np.float32)
         allowed = unit[chosen][:, None] != unit[chosen][references]
         self.distances = _nearest(rows, self.references, allowed).astype(np.float32)
@@ -65,10 +65,10 @@ class TrainingProfile:
         counts = np.maximum(present.sum(axis=0), 1)
         self.centre = np.where(present, values, 0.0).sum(axis=0) / counts
         deviation = np.sqrt((np.where(present, values - self.centre, 0.0) ** 2).sum(axis=0) / counts)
-        live = deviation > 1e-9 * np.maximum(np.abs(self.centre), 1e-300)  # a column that varies by rounding alone
-        self.factor = np.where(live, 1 / np.where(live, deviation, 1.0), 0.0)
-        # Points halfway between instances of two bags: one instance itself would set its own bag apart.
-        pairs = rng.integers(len(bags), size=(2, LANDMARKS))
+        varies = deviation > 1e-9 * np.maximum(np.abs(self.centre), 1e-300)  # False if a column varies only by rounding
+        self.factor = np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0)
+        # Halfway between instances of two bags, because an instance as landmark would make its own bag an outlier.
+        pairs = rng.integers(len(bags), size=(2, N_LANDMARKS))
         rows = bags.offsets[pairs] + rng.integers(bags.sizes[pairs])
         self.landmarks = self._scaled(values[rows]).mean(axis=0).astype(np.float32)
         sample = rng.permutation(len(values))[:1000]
@@ -86,19 +86,19 @@ class TrainingProfile:
         near = np.empty((bags.n_instances, len(self.landmarks)))
         for start in range(0, bags.n_instances, BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
-            # cdist takes pair by pair: a matrix product rounds differently for other numbers of rows.
+            # cdist computes each pair separately; a matrix product rounds differently for other numbers of rows.
             squares = cdist(self._scaled(bags.instances[rows].astype(np.float64)), self.landmarks, "sqeuclidean")
             near[rows] = np.exp(-squares / (2 * self.width))
         return segment_mean(near, bags.offsets, bags.weights)
 
     def _rows(self, bags: Bags) -> np.ndarray:
-        # By einsum: the row of a bag is the same to the last bit whatever other bags there are.
+        # einsum, so that the embedding of a bag does not depend on the other bags, not even in the last digit.
         return np.einsum("ij,jk->ik", self._means(bags) - self.mean, self.whitening)
 
     def outside(self, bags: Bags) -> tuple[np.ndarray, np.ndarray]:
-        """Return the share of the instances of each bag outside the range: in any column (bags,), and (bags, columns).
+        """Return the share of instances outside the range: in any column (bags,), and per column (bags, columns).
 
-        Instances count by their weights.
+        Instances are weighted.
         """
         bags = bags.spread()
         marked = (bags.instances < self.range[0]) | (bags.instances > self.range[1])
@@ -110,23 +110,23 @@ class TrainingProfile:
         return _nearest(rows, self.references, np.ones((1, len(self.references)), dtype=bool))
 
     def ranks(self, distance: np.ndarray, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return how many training bags have a smaller distance, and how many a smaller maximum of both ranks."""
+        """Return how many training bags have a smaller distance, and how many a smaller maximum of the two ranks."""
 
-        def larger(distance, share):
+        def larger_rank(distance, share):
             return np.maximum(_ranks(self.distances, distance), _ranks(self.shares, share))
 
-        smaller = _ranks(larger(self.distances, self.shares), larger(distance, share))
+        smaller = _ranks(larger_rank(self.distances, self.shares), larger_rank(distance, share))
         return _ranks(self.distances, distance), smaller
 
 
 def _ranks(references: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return how many reference values are smaller than each value; differences of float32 rounding do not count."""
+    """Return how many reference values are smaller than each value, apart from float32 rounding."""
     values = np.asarray(values, dtype=np.float64) * (1 - 1e-6)
     return np.searchsorted(np.sort(references), values.astype(np.float32), side="left")
 
 
 def _lowest_of_others(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Return for each bag the lowest value of each column over the bags of other units."""
+    """Return for each bag the minimum of each column over the bags of other units."""
     order = np.argsort(unit, kind="stable")
     starts = np.flatnonzero(np.diff(unit[order], prepend=-1))
     of_unit = np.fmin.reduceat(values[order], starts, axis=0)
@@ -138,14 +138,14 @@ def _lowest_of_others(values: np.ndarray, unit: np.ndarray) -> np.ndarray:
 
 
 def _share(marked: np.ndarray, bags: Bags) -> np.ndarray:
-    """Return the share of the marked instances in each bag."""
+    """Return the (weighted) share of marked instances in each bag."""
     shares = bags.shares().reshape(-1, *[1] * (marked.ndim - 1))
     return np.minimum(segment_sum(marked * shares, bags.offsets), 1.0)
 
 
 def _nearest(rows: np.ndarray, references: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Return the mean distance of each row to the nearest allowed references."""
+    """Return the mean distance of each row to its `N_NEAREST` nearest allowed references."""
     distances = np.where(allowed, cdist(rows, references, "euclidean"), np.inf)
-    nearest = np.sort(distances, axis=1)[:, :NEAREST]
+    nearest = np.sort(distances, axis=1)[:, :N_NEAREST]
     near = np.isfinite(nearest)
     return np.where(near, nearest, 0.0).sum(axis=1) / np.maximum(near.sum(axis=1), 1)

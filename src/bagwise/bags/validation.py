@@ -294,11 +294,11 @@ def as_names(names, columns, n_features: int, parameter: str = "feature_names") 
 
 
 def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, missing: str, names=None) -> bool:
-    """Return whether values are missing; refuse that if ``missing`` is "refuse", and infinite and too large values."""
+    """Return whether values are missing; raise an error if ``missing`` is "refuse", or for infinite or huge values."""
     largest = FLOATS[instances.dtype]
     if instances.min() >= -largest and instances.max() <= largest:
         return False
-    leave_out = "leave those instances out, which load does with missing='drop-instances'"
+    leave_out = "drop these instances, in load with missing='drop-instances'"
     refused = [
         (np.isinf(instances), "infinite feature values", f"clip them, or {leave_out}"),
         (
@@ -308,7 +308,7 @@ def check_values(instances: np.ndarray, offsets: np.ndarray, ids: np.ndarray, mi
         ),
     ]
     if missing == "refuse":
-        way = f"{leave_out}, or keep them with missing='impute' for a method that fills them in"
+        way = f"{leave_out}, or impute the values with missing='impute'"
         refused.append((np.isnan(instances), "missing feature values (NaN)", way))
     for marked, problem, way in refused:
         if marked.any():

@@ -1,7 +1,7 @@
-"""Commands on data: `bagwise check` looks at a table; `datasets`, `raster` and `arrays` write bags to a file.
+"""Commands for data: `bagwise check` describes a table; `datasets`, `raster` and `arrays` write bags to a file.
 
-`datasets` writes simulations, `raster` a long table of the pixels of an image in polygons. `arrays` takes a folder with
-a file of arrays per bag, and a table of the bags.
+`datasets` writes simulations. `raster` writes a table of the pixels of an image that are in polygons. `arrays` combines
+a folder of arrays, one file per bag, with a table of the bags.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STYLES = {"error": "bold red", "warning": "yellow", "note": None}
 
 @o.reading_a_table
 def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_json: o.Json = False) -> None:
-    """Describe a table, what would be done with it, and what looks wrong; exit code 1 if it would be refused.
+    """Describe a table, how it would be loaded, and its problems; the exit code is 1 if it cannot be loaded.
 
     Example: bagwise check pixels.csv --bag site --target aod
     """
@@ -44,8 +44,8 @@ def check(context: typer.Context, table: o.Tables, folds: o.Folds = None, as_jso
 
 
 def datasets(
-    name: Annotated[o.Text, typer.Argument(help="One of the list. Example: aerosol")] = None,
-    out: Annotated[Path | None, o.option("Where to write it: .csv .parquet or .npz. Example: aod.csv")] = None,
+    name: Annotated[o.Text, typer.Argument(help="A data set. Default: list all. Example: aerosol")] = None,
+    out: Annotated[Path | None, o.option("The table as .csv, .parquet or .npz. Example: --out aod.csv")] = None,
     bags: Annotated[int, o.option("Number of bags. Example: --bags 200", min=1)] = 200,
     seed: o.Seed = 0,
 ) -> None:
@@ -59,10 +59,10 @@ def datasets(
     from bagwise.datasets.simulations import SIMULATIONS, simulate
 
     if name is None:
-        shown = Table("data set", "description", box=None, padding=(0, 2, 0, 0))
+        listing = Table("data set", "description", box=None, padding=(0, 2, 0, 0))
         for simulation, (_, description) in SIMULATIONS.items():
-            shown.add_row(simulation, description)
-        Terminal().print(shown)
+            listing.add_row(simulation, description)
+        Terminal().print(listing)
         return
     with messages_of("datasets") as messages:
         o.refuse_outputs(out, endings=(".csv", ".parquet", ".npz"))
@@ -98,10 +98,8 @@ def raster(
     bag_feature: Annotated[o.Texts, o.option("Column that describes the zone. Example: --bag-feature slope")] = None,
     stack: Annotated[list[Path] | None, o.option("A raster on the same grid. Example: --stack terrain.tif")] = None,
     band: Annotated[o.Texts, o.option("Band, by name or number. Example: --band red")] = None,
-    mask: Annotated[Path | None, o.option("A raster whose 0 hides pixels. Example: --mask clear.tif")] = None,
-    weights: Annotated[
-        Literal["area-fraction"] | None, o.option("Add a column with the share of each pixel's area inside.")
-    ] = None,
+    mask: Annotated[Path | None, o.option("A raster that is 0 at pixels to drop. Example: --mask clear.tif")] = None,
+    weights: Annotated[Literal["area-fraction"] | None, o.option("Add each pixel's share inside its zone.")] = None,
     all_touched: Annotated[bool, o.option("Take every pixel that a zone touches.", "--all-touched")] = False,
     missing: Annotated[
         Literal["drop-instances", "refuse", "keep"], o.option("What happens to pixels without a value.")
@@ -122,9 +120,9 @@ def raster(
         rasters, polygons = [image, *(stack or [])], zones
         o.refuse_outputs(out, inputs=[*rasters, zones], endings=(".parquet", ".csv"))
         if groups is not None and blocks is not None:
-            raise ValueError("--groups and --blocks both name groups. Give one of them.")
+            raise ValueError("--groups and --blocks both set the groups. Pass only one of them.")
         bands = [int(name) if name.isdigit() else name for name in band or []] or None
-        how = {"all_touched": all_touched, "missing": missing, "empty": empty, "weights": weights, "mask": mask}
+        options = {"all_touched": all_touched, "missing": missing, "empty": empty, "weights": weights, "mask": mask}
         with messages.spinner("reading pixels"):
             if blocks is not None:
                 from bagwise.io.raster import as_zones
@@ -132,7 +130,7 @@ def raster(
                 polygons, groups = as_zones(zones), "block"
                 polygons = polygons.assign(block=bw.geo.blocks(polygons, blocks))
             roles = {"id": id, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
-            bags, y = bw.from_raster(rasters, polygons, coordinates=True, bands=bands, **roles, **how)
+            bags, y = bw.from_raster(rasters, polygons, coordinates=True, bands=bands, **roles, **options)
             bag = id or bw.geo.INDEX
             try:
                 frame = bags.to_frame(y, bag=bag, target=target, groups=groups or "group", weights="area_fraction")
@@ -143,10 +141,10 @@ def raster(
         messages.show(f"Wrote {out}: {bags.n_instances:,} pixels of {len(bags):,} zones.")
         columns = {"bag": bag, "target": target, "groups": groups, "bag-feature": bag_feature}
         columns |= {"weights": None if bags.weights is None else "area_fraction", "ignore": ["x", "y"]}
-        options = [
+        arguments = [
             part for name, value in columns.items() for column in as_list(value or ()) for part in (f"--{name}", column)
         ]
-        messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *options]))
+        messages.show("Next: " + shlex.join(["bagwise", "fit", str(out), *arguments]))
 
 
 def arrays(
@@ -166,7 +164,7 @@ def arrays(
     missing: Annotated[Literal["refuse", "impute", "keep"], o.option("What happens to missing values.")] = "refuse",
     quiet: o.Quiet = False,
 ) -> None:
-    """Put the arrays of a folder and the targets of a table into one file that fit, evaluate and predict read.
+    """Write the arrays of a folder and the targets of a table to one file for fit, evaluate and predict.
 
     Example: bagwise arrays slides --table clinical.csv --bag slide --target survival --out slides.npz
     """
@@ -176,7 +174,7 @@ def arrays(
     with messages_of("arrays", quiet=quiet) as messages:
         o.refuse_outputs(out, inputs=[table] if table else [], endings=(".npz",))
         if out.resolve().parent == folder.resolve():
-            raise ValueError(f"{out.name} would be a bag of its own in {folder}. Write it to another folder.")
+            raise ValueError(f"{out.name} would be read as a bag of {folder}. Write it to another folder.")
         roles = {"bag": bag, "target": target, "groups": groups, "bag_features": list(bag_feature or []) or None}
         with messages.spinner("reading arrays"):
             bags, y = bw.from_folder(folder, table, **roles, array=array, unmatched=unmatched, missing=missing)

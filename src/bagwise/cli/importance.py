@@ -1,4 +1,4 @@
-"""`bagwise importance`: measure how much the error rises when a column is permuted across bags."""
+"""`bagwise importance`: measure how much the error increases if a column is permuted across bags."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def importance(
     context: typer.Context,
     model: o.ModelFile,
     table: o.Tables,
-    target: Annotated[o.Text, o.option("Column of targets, if its name differs from fit.")] = None,
+    target: Annotated[o.Text, o.option("Column of targets. Default: that of fit.")] = None,
     group: Annotated[o.Texts, o.option("Columns that are permuted together. Example: --group angles=sza,vza")] = None,
-    part: Annotated[o.Texts, o.option("What is permuted: whole, mean or spread; default all.")] = None,
+    part: Annotated[o.Texts, o.option("What to permute: whole, mean or spread. Default: each.")] = None,
     metric: Annotated[Literal[*POINT_METRICS], o.metric_option("The error metric", POINT_METRICS)] = "rmse",
-    repeats: Annotated[int, o.option("How often each column is permuted.", min=1)] = 5,
+    repeats: Annotated[int, o.option("Number of permutations of each column.", min=1)] = 5,
     out: Annotated[Path | None, o.option("The table as .csv or .parquet. Example: --out importance.csv")] = None,
-    groups: Annotated[o.Text, o.option("Column of groups, if not that of fit.")] = None,
+    groups: Annotated[o.Text, o.option("Column of groups. Default: that of fit.")] = None,
     n_jobs: o.Jobs = None,
     seed: o.Seed = 0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Measure how much the error rises when a column of a bag is replaced by that of other bags.
+    """Measure how much the error increases if a column is permuted across bags.
 
-    Give the table that the model was fitted on: with intervals, which are the default of `bagwise fit`, each bag is
-    predicted by a model fitted without it. Or give bags that are new to the model.
+    Pass new bags or, if the model has intervals (the default of `bagwise fit`), the training table. Each training bag
+    is then predicted by a model that was fitted without it.
 
     Example: bagwise importance aod.bagwise pixels.csv --group angles=sza,vza
     """
@@ -44,13 +44,13 @@ def importance(
     with messages_of("importance", quiet=quiet) as messages:
         o.refuse_outputs(out, inputs=[model, *o.files(table)], endings=(".csv", ".parquet"))
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
-        how = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
+        columns = columns_at_fit(header, table, more=("target", "groups")) | o.columns(context)
         if hasattr(fitted, "target_names_"):
-            if how["target"] not in fitted.target_names_:
+            if columns["target"] not in fitted.target_names_:
                 names = ", ".join(fitted.target_names_)
-                raise ValueError(f"The model has the targets {names}; importance is of one. Name it with --target.")
-            fitted = fitted.estimators_[fitted.target_names_.index(how["target"])]
-        bags, y = load_like_training(header, table, how, how.pop("targets", None))
+                raise ValueError(f"The model has the targets {names}. Select one with --target.")
+            fitted = fitted.estimators_[fitted.target_names_.index(columns["target"])]
+        bags, y = load_like_training(header, table, columns, columns.pop("targets", None))
         o.refuse_no_target(y)
         messages.show_data(o.stem(table), bags)
         options = {"metric": metric, "repeats": repeats, "random_state": seed, "n_jobs": n_jobs}
@@ -58,13 +58,13 @@ def importance(
         options |= {"progress": None if messages.is_live else False}
         measured = bw.importance(fitted, bags, y, groups=groups_of(group), **options)
         if not measured.held_out:
-            messages.show("The model has no folds of these bags, so the model itself predicts them.")
+            messages.show("The model has no fold models for these bags, so the final model predicts them.")
         if out is not None:
             write_table(out, measured.as_dict())
             messages.show(f"Wrote {out}")
     if as_json:
-        about = {"metric": measured.metric, "baseline": measured.baseline, "held_out": measured.held_out}
-        typer.echo(json.dumps(about | {"importance": to_rows(measured.as_dict())}, indent=1))
+        summary = {"metric": measured.metric, "baseline": measured.baseline, "held_out": measured.held_out}
+        typer.echo(json.dumps(summary | {"importance": to_rows(measured.as_dict())}, indent=1))
     elif out is None:
         print_text(measured.summary())
 
@@ -75,7 +75,7 @@ def groups_of(texts: o.Texts) -> dict[str, list[str]] | None:
     for text in texts or []:
         name, sign, columns = text.partition("=")
         if not sign or not name or not columns:
-            raise ValueError(f"--group {text} is not understood. Write a name and its columns, as in angles=sza,vza.")
+            raise ValueError(f"--group {text} cannot be parsed. Write a name and its columns, as in angles=sza,vza.")
         groups[name] = [column.strip() for column in columns.split(",")]
     return groups or None
 

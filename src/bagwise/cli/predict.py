@@ -14,8 +14,8 @@ import typer
 from bagwise.cli import options as o
 
 ZONES, RASTERS = (".gpkg", ".geojson"), (".tif", ".tiff")
-VALUES = ("contribution", "weight", "effect")  # columns of a table of instances, of which a map shows the first
-IN_MEMORY = ("instances", "novelty", "by_time", "quantile", "target", "targets", "keep", "decimal")
+VALUES = ("contribution", "weight", "effect")  # a map shows the first of these columns of the table of instances
+MEMORY_OPTIONS = ("instances", "novelty", "by_time", "quantile", "target", "targets", "keep", "decimal")
 
 
 @o.reading_a_table(options=o.LIKE_TRAINING | {"time": o.COLUMNS["time"]})
@@ -29,7 +29,7 @@ def predict(
     ] = None,
     zones: Annotated[Path | None, o.option("Polygons of the bags, for a .gpkg. Example: --zones fields.gpkg")] = None,
     raster: Annotated[Path | None, o.option("The image, for a .tif. Example: --raster image.tif")] = None,
-    level: Annotated[float | None, o.option("Level of intervals, if not that of fit.", callback=o.check_shares)] = None,
+    level: Annotated[float | None, o.option("Level of intervals; default as in fit.", callback=o.check_shares)] = None,
     novelty: Annotated[bool, o.option("Add columns that compare the bags with training.", "--novelty")] = False,
     by_time: Annotated[bool, o.option("With --novelty: test for a drift in order of --time.", "--by-time")] = False,
     quantile: Annotated[
@@ -46,7 +46,7 @@ def predict(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Predict the bags of a table: their ids, predictions and intervals; with --instances, which instance mattered.
+    """Predict the bags of a table, with intervals; --instances also writes the contribution of each instance.
 
     Example: bagwise predict aod.bagwise new_pixels.csv --out predictions.csv
     """
@@ -57,48 +57,46 @@ def predict(
     from bagwise.model_files.training_columns import columns_at_fit, training_columns
 
     with messages_of("predict", quiet=quiet) as messages:
-        maps = refuse_outputs(out, instances, zones, raster, engine, inputs=[model, *o.files(table)])
+        maps = check_outputs(out, instances, zones, raster, engine, inputs=[model, *o.files(table)])
         fitted, header = bw.load_model(model), bw.model_files.read_header(model)
-        changes = o.columns(context)
+        given_columns = o.columns(context)
         if instances in maps:
-            changes["keep"] = [*dict.fromkeys([*changes.get("keep", []), "x", "y"])]
-        how = columns_at_fit(header, table) | changes
+            given_columns["keep"] = [*dict.fromkeys([*given_columns.get("keep", []), "x", "y"])]
+        columns = columns_at_fit(header, table) | given_columns
         if by_time:
-            how.setdefault("time", training_columns(header).get("time"))
-            if not novelty or how["time"] is None:
+            columns.setdefault("time", training_columns(header).get("time"))
+            if not novelty or columns["time"] is None:
                 raise ValueError("--by-time needs --novelty and a column of times. Name the column with --time.")
         if engine == "memory":
             o.refuse_where(where)
-            bags, y = load_new_bags(header, table, how)
+            bags, y = load_new_bags(header, table, columns)
             messages.show_data(o.stem(table), bags)
             with o.workers(scheduler):
                 predicted = predict_in_memory(fitted, bags, y, messages, context.params)
         else:
-            o.refuse_options(context, *IN_MEMORY)
-            for needs_memory, reason in (
-                (hasattr(fitted, "target_names_"), "has several targets, which are predicted"),
-                ("targets" in training_columns(header), "was fitted with a second table, which is read"),
-            ):
-                if needs_memory:
-                    raise ValueError(f"The model {reason} in memory only. Use --engine memory.")
+            o.refuse_options(context, *MEMORY_OPTIONS)
+            if hasattr(fitted, "target_names_"):
+                raise ValueError("The model has several targets, so it predicts in memory only. Use --engine memory.")
+            if "targets" in training_columns(header):
+                raise ValueError("The model needs a second table, so it predicts in memory only. Use --engine memory.")
             with o.executor(engine, scheduler, n_jobs) as executor:
-                scan = o.open_scan(table, how, where, messages)
+                scan = o.open_scan(table, columns, where, messages)
                 predicted = predict_in_chunks(fitted, scan, messages, executor, context.params)
         if reason := no_intervals(fitted, level):
             messages.show(f"No intervals: {reason}.")
-        write(predicted, context.params, maps, bag=how.get("bag"), messages=messages)
+        write(predicted, context.params, maps, bag=columns.get("bag"), messages=messages)
     if as_json:
         typer.echo(json.dumps({"predictions": to_rows(predicted.columns), "scores": predicted.scores}, indent=1))
         return
     if out is None:
         print_csv(predicted.columns, spreadsheet_safe)
-    print_scores(predicted.scores, several=hasattr(fitted, "target_names_"), stderr=out is None)
+    print_scores(predicted.scores, by_target=hasattr(fitted, "target_names_"), stderr=out is None)
 
 
-def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) -> dict[Path, Path]:
-    """Refuse outputs that could not be written, and return those that are maps, with the layers they are drawn on.
+def check_outputs(out, instances, zones, raster, engine: str, *, inputs: list) -> dict[Path, Path]:
+    """Check that the outputs can be written, and return the layer (zones or raster) of each output that is a map.
 
-    A map needs a layer, and no other output may have one.
+    A map needs a layer, and other outputs must not have one.
     """
     from bagwise.io.atomic_files import refuse_place
 
@@ -107,11 +105,11 @@ def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) 
     for path, layer, output, option, endings in pairs:
         is_map = path is not None and path.suffix.lower() in endings
         if is_map and layer is None:
-            raise ValueError(f"{path.name} is a map and needs the layer that it is drawn on. Give it with {option}.")
+            raise ValueError(f"{path.name} is a map and needs a layer to draw on. Pass it with {option}.")
         if layer is not None and not is_map:
-            raise ValueError(f"{option} is for a map. Give {output} with a name that ends in {' or '.join(endings)}.")
+            raise ValueError(f"{option} needs a map. Pass {output} with a name that ends in {' or '.join(endings)}.")
         if is_map and engine != "memory":
-            raise ValueError(f"{path.name} is a map, which --engine {engine} does not write. Use --engine memory.")
+            raise ValueError(f"{path.name} is a map, which --engine {engine} cannot write. Use --engine memory.")
         maps |= {path: layer} if is_map else {}
     is_folder = engine != "memory" and out is not None and not out.suffix
     if is_folder:
@@ -122,24 +120,24 @@ def refuse_outputs(out, instances, zones, raster, engine: str, *, inputs: list) 
     return maps
 
 
-def load_new_bags(header: dict, tables: list[str], how: dict) -> tuple:
-    """Return the bags to predict, and their targets if they are named."""
+def load_new_bags(header: dict, tables: list[str], columns: dict) -> tuple:
+    """Load the bags to predict, and their targets if a target column is given."""
     from bagwise.model_files.training_columns import load_to_predict
 
-    second, target = how.pop("targets", None), how.pop("target", None)
+    second_table, target = columns.pop("targets", None), columns.pop("target", None)
     try:
-        with warnings.catch_warnings():  # predict names the bag with such a value
+        with warnings.catch_warnings():  # `predict` itself warns of such values, and names the bag
             warnings.filterwarnings("ignore", message=".* looks like a fill value")
-            return load_to_predict(header, tables, how, second, target)
+            return load_to_predict(header, tables, columns, second_table, target)
     except ValueError as error:
-        if "keep" in how and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
+        if "keep" in columns and str(error).startswith(("there is no column 'x'", "there is no column 'y'")):
             text = "A GeoTIFF needs the columns x and y of the pixels. Write the table with `bagwise raster`."
             raise ValueError(text) from error
         raise
 
 
 def predict_in_memory(model, bags, y, messages, options: dict):
-    """Return predictions, scores against known targets, and the table of instances, as the options say."""
+    """Return a `Predicted`: predictions, scores if targets are given, and contributions of instances if requested."""
     import bagwise as bw
     from bagwise.bags.frames import as_list
     from bagwise.explanations import prediction_tables as tables
@@ -159,10 +157,10 @@ def predict_in_memory(model, bags, y, messages, options: dict):
         if verdicts.drift is not None:
             messages.show(verdicts.drift.summary(), style=None if verdicts.drift.alarm is None else "yellow")
         if options["novelty"]:
-            judged = verdicts.as_dict()
-            columns |= {name: list(map(tables.plain, judged[name])) for name in judged if name != "bag"}
+            novelty = verdicts.as_dict()
+            columns |= {name: list(map(tables.plain, novelty[name])) for name in novelty if name != "bag"}
     elif options["novelty"]:
-        messages.note(f"--novelty was left out: {reason}.")
+        messages.note(f"--novelty was ignored: {reason}.")
     if options["instances"] is not None:
         parts = messages.parts(bags, "explaining the predictions")
         parts = [tables.instance_table(model, part) for part in parts]
@@ -171,7 +169,7 @@ def predict_in_memory(model, bags, y, messages, options: dict):
 
 
 def predict_in_chunks(model, scan, messages, executor, options: dict):
-    """Return the predictions of a scan; none of those in a folder of Parquet files, which may not fit in memory."""
+    """Predict a scan. Predictions written to a folder are not returned, because they may not fit in memory."""
     import bagwise as bw
     from bagwise.explanations.prediction_tables import Predicted
     from bagwise.io.table_output import own_name
@@ -190,7 +188,7 @@ def predict_in_chunks(model, scan, messages, executor, options: dict):
 
 
 def write(predicted, options: dict, maps: dict, *, bag, messages) -> None:
-    """Write the tables, or maps on their layers; both are complete before the first is written."""
+    """Write the predictions and the contributions of instances, each as a table or as a map."""
     import bagwise as bw
     from bagwise.io.table_output import write_table
 
@@ -206,7 +204,7 @@ def write(predicted, options: dict, maps: dict, *, bag, messages) -> None:
     if instances in maps:
         value = next((name for name in VALUES if name in rows), None)
         if value is None:
-            text = "A GeoTIFF has the contributions to one target, and the model has several"
+            text = "A GeoTIFF can show the contributions to one target, but the model has several"
             raise ValueError(f"{text}. Write {instances.stem}.csv instead.")
         bw.geo.to_raster(instances, maps[instances], rows["x"], rows["y"], rows[value], name=value)
     else:
@@ -215,7 +213,7 @@ def write(predicted, options: dict, maps: dict, *, bag, messages) -> None:
 
 
 def print_csv(columns: dict, safe: bool) -> None:
-    """Print a table as csv, without control characters of ids if a terminal shows it."""
+    """Print a table as csv; on a terminal, escape control characters in the ids."""
     from bagwise.io.table_output import without_controls, write_csv
 
     if sys.stdout.isatty() and columns:
@@ -224,14 +222,16 @@ def print_csv(columns: dict, safe: bool) -> None:
     write_csv(sys.stdout, columns, spreadsheet_safe=safe)
 
 
-def print_scores(scores: dict | None, *, several: bool, stderr: bool) -> None:
-    """Print scores against known targets; they are results, so --quiet does not silence them."""
+def print_scores(scores: dict | None, *, by_target: bool, stderr: bool) -> None:
+    """Print scores against known targets, also with --quiet, because they are results."""
     from bagwise.cli.console import print_text
 
-    for target, values in ((scores or {}) if several or scores is None else {"the known targets": scores}).items():
+    if scores is None:
+        return
+    for target, values in (scores if by_target else {"the known targets": scores}).items():
         text = f"Against {target}: RMSE {values['rmse']:.4g}, MAE {values['mae']:.4g}"
         text += f", CRPS {values['crps']:.4g}" if "crps" in values else ""
-        text += f"; {values['coverage']:.0%} of them inside their intervals" if "coverage" in values else ""
+        text += f"; {values['coverage']:.0%} of the targets are inside their intervals" if "coverage" in values else ""
         print_text(text, stderr=stderr)
 
 

@@ -19,7 +19,7 @@ from bagwise.bags import Bags, check_bags, remember_columns
 from bagwise.bags.segments import row_blocks, segment_mean, segment_sum
 from bagwise.bags.validation import check_options, one_of
 from bagwise.embeddings.summaries import Embedding
-from bagwise.execution.resources import announce, settled
+from bagwise.execution.resources import choose_device, log_device
 from bagwise.first_use import lock
 from bagwise.kernels import Gaussian, with_bandwidth
 
@@ -50,12 +50,12 @@ def mean_gram(kernel, rows: Bags, columns: Bags | None = None, *, device="cpu", 
     """
     one_of(precision, ("float64", "float32"), "precision")
     symmetric, columns = columns is None, rows if columns is None else columns
-    place = settled(device, worth=float(rows.n_instances) * columns.n_instances >= WORTH)
+    place = choose_device(device, is_large=float(rows.n_instances) * columns.n_instances >= WORTH)
     size, (A, B), sum_over_bags = BLOCK, (rows.instances, columns.instances), segment_sum
     shares = [None if bags.weights is None else bags.shares() for bags in (rows, columns)]
     sums = np.zeros((len(rows), len(columns)))
     if place != "cpu":
-        announce("kernel means", place)
+        log_device("kernel means", place)
         size = DEVICE_BLOCK
         A, B, shares, sum_over_bags, sums = _on_device(place, precision, kernel, rows, columns, shares)
     for at, bags, offsets in row_blocks(rows.offsets, size):

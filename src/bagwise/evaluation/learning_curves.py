@@ -23,13 +23,13 @@ from bagwise.io.table_output import Table, as_html, as_text, write_table
 from bagwise.metrics import LEVEL, Metric, Uncertainty, get_metric
 from bagwise.model_files.store import Store
 
-POINTS = 6  # number of sizes by default
-FEWEST_BAGS, FEWEST_UNITS = 8, 3  # bags and groups in the smallest default size
-FEWEST_INSTANCES, SMALLEST_SHARE = 2, 1 / 32  # instances of the median bag, and their share, in the smallest size
-FEWEST_POINTS = 4  # sizes needed to fit three parameters
-DRAWS = 500  # bootstrap samples
+N_SIZES = 6  # default number of sizes
+MIN_BAGS, MIN_UNITS = 8, 3  # minimum numbers of bags and groups in the smallest default size
+MIN_INSTANCES, MIN_SHARE = 2, 1 / 32  # minimum instances of the median bag, and their share, in the smallest size
+MIN_SIZES = 4  # a power law has three parameters
+N_DRAWS = 500  # bootstrap samples
 EXPONENTS = np.geomspace(0.1, 2.0, 40)
-TIMES = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}
+FACTOR_NAMES = {2.0: "Twice", 3.0: "Three times", 4.0: "Four times", 10.0: "Ten times"}
 
 
 def learning_curve(
@@ -55,9 +55,9 @@ def learning_curve(
 ) -> LearningCurve:
     r"""Score a method for increasing numbers of bags (or of instances per bag), and fit a power law to the errors.
 
-    Over bags, in each fold the method is trained on random, nested subsets of the training bags of increasing size, and
-    scored on the same held-out bags. Over instances, each bag is reduced to a random share of its instances, in
-    training and in scoring. The mean error per bag e (for the RMSE: the mean squared error) is then fitted by
+    With ``over="bags"``, the method is trained in each fold on random nested subsets of the training bags and scored on
+    the same held-out bags. With ``over="instances"``, each training and test bag is reduced to a random share of its
+    instances. A power law is then fitted to the mean error per bag e (for the RMSE, the mean squared error):
 
     .. math:: e(n) = a + b\, n^{-c}, \qquad a, b \ge 0,\; 0.1 \le c \le 2,
 
@@ -67,19 +67,19 @@ def learning_curve(
     Parameters
     ----------
     bags, y : Bags and one target per bag
-        The order (method, bags, y) works, too. Groups stay together in subsets of training bags.
+        The order (method, bags, y) is also accepted. Groups stay together in subsets of training bags.
     method : name, "name:preset", (label, estimator) or bag regressor
         A method of the catalogue is used with its default settings.
     over : {"bags", "instances"}, default "bags"
         Whether the number of training bags or the number of instances per bag increases.
     sizes : list of at least four numbers, optional
-        For "bags", numbers of training bags. Default: six, up to all training bags of a fold; the smallest is an eighth
-        of them, at least 8 bags and three groups. For "instances", shares of the instances of each bag. Default: six,
-        up to 1; the smallest is 1/32, or the share that leaves the median bag two instances.
+        For "bags", numbers of training bags. Default: six sizes, from an eighth of the training bags of a fold (at
+        least 8 bags and three groups) to all of them. For "instances", shares of the instances of each bag. Default:
+        six shares, from 1/32 (or the share that leaves two instances of the median bag) to 1.
     repeats, folds, random_state : int, see `make_splits`
         The splits. Each size needs ``repeats * folds`` fits.
     metric : str, default "rmse"
-        Name of a metric of `bagwise.evaluation.METRICS`, all but "nll".
+        Name of a metric of `bagwise.evaluation.METRICS` other than "nll".
     level : float, default 0.9
         Level of the intervals of errors and predictions.
     out, n_jobs, executor, device, name, origin, retry_failed
@@ -107,10 +107,10 @@ def learning_curve(
     """
     bags, y, method = in_order("learning_curve", bags, y, method)
     if y is None or method is None:
-        raise TypeError("Bags, targets and a method are required. Call learning_curve(bags, y, 'aggregated').")
+        raise TypeError("Bags, targets and a method are required, as in learning_curve(bags, y, 'aggregated').")
     one_of(over, ("bags", "instances"), "over")
     if not np.isfinite(get_metric(metric).best):
-        raise ValueError(f"The metric {metric} has no best value, so no power law can be fitted. Use 'crps'.")
+        raise ValueError(f"A power law needs a metric with a best value, which {metric} does not have. Use 'crps'.")
     if not 0 < level < 1:
         raise ValueError(f"level must be a number between 0 and 1, not {level!r}")
     bags, y = check_fit(bags, y, allow_missing=True, allow_weights=True, apart=True)
@@ -124,7 +124,7 @@ def learning_curve(
     entries = [on_device(entries[0], device)]
     estimator = entries[0].make(random_state)
     if get_metric(metric).needs_std and not (gives_std(estimator) or hasattr(estimator, "predict_distribution")):
-        raise ValueError(f"The metric {metric} needs a method with standard deviations. Use 'blr' or an Intervals.")
+        raise ValueError(f"The metric {metric} needs a method that predicts standard deviations, such as 'blr'.")
     chosen = _choose_sizes(over, sizes, bags, splits)
     if over == "bags":
         parts, data, target = _parts_of_bags(splits, chosen, units_of(bags), random_state), bags, y
@@ -135,14 +135,14 @@ def learning_curve(
             for k, share in enumerate(chosen):
                 train, test = split.train + k * len(bags), split.test + k * len(bags)
                 parts.append(Split(split.repeat, f"{split.fold} of share {share:g}", train, test))
-    how = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
-    plan = make_plan(data, target, entries, parts, **how, learning_curve={"over": over, "sizes": chosen})
+    options = {"metric": metric, "random_state": random_state, "name": name, "origin": origin}
+    plan = make_plan(data, target, entries, parts, **options, learning_curve={"over": over, "sizes": chosen})
     if progress is None:
         from bagwise.execution.progress import is_watched
 
         progress = is_watched()
     results = run_plan(plan, data, target, Store(out), executor or executor_for(n_jobs), progress, retry_failed)
-    curve = _measured(results, plan, over, chosen, bags, metric, level)
+    curve = _curve_of(results, plan, over, chosen, bags, metric, level)
     if out is not None:
         write_table(Path(out) / "learning_curve.csv", curve.as_dict())
     return curve
@@ -155,24 +155,24 @@ def _choose_sizes(over: str, sizes, bags: Bags, splits: list[Split]) -> list:
     """Return the sorted numbers of training bags, or shares of the instances of a bag."""
     requested = None if sizes is None else np.ravel(sizes).tolist()
     if over == "bags":
-        most, largest = min(len(split.train) for split in splits), int(np.bincount(units_of(bags)).max())
-        least = min(max(FEWEST_BAGS, most // 8, FEWEST_UNITS * largest), most)
-        default = np.unique(np.geomspace(least, most, POINTS).round().astype(int)).tolist()
+        most, largest_unit = min(len(split.train) for split in splits), int(np.bincount(units_of(bags)).max())
+        least = min(max(MIN_BAGS, most // 8, MIN_UNITS * largest_unit), most)
+        default = np.unique(np.geomspace(least, most, N_SIZES).round().astype(int)).tolist()
         chosen = default if requested is None else sorted({int(size) for size in requested if size == int(size)})
-        valid, supply = chosen and 2 <= chosen[0] <= chosen[-1] <= most, f"{most} training bags per fold"
-        rule = f"different whole numbers from 2 to {most}, the training bags per fold"
+        is_valid, available = chosen and 2 <= chosen[0] <= chosen[-1] <= most, f"{most} training bags per fold"
+        rule = f"different whole numbers from 2 to {most}, the number of training bags per fold"
     else:
         median = np.median(bags.sizes)
-        least = max(FEWEST_INSTANCES / median, SMALLEST_SHARE)
-        shares = np.geomspace(least, 1.0, POINTS).tolist() if least < 0.75 else [1.0]
+        least = max(MIN_INSTANCES / median, MIN_SHARE)
+        shares = np.geomspace(least, 1.0, N_SIZES).tolist() if least < 0.75 else [1.0]
         default = list({int(_n_instances(bags, share).sum()): share for share in shares}.values())
         chosen = default if requested is None else sorted({float(share) for share in requested})
-        valid, supply = chosen and 0 < chosen[0] <= chosen[-1] <= 1, f"bags of {median:g} instances (median)"
+        is_valid, available = chosen and 0 < chosen[0] <= chosen[-1] <= 1, f"bags of {median:g} instances (median)"
         rule = "different shares of a bag's instances, above 0 and up to 1"
-    if requested is not None and (not valid or len(chosen) != len(requested)):
+    if requested is not None and (not is_valid or len(chosen) != len(requested)):
         raise ValueError(f"sizes over {over} must be {rule}; got {requested}")
-    if len(chosen) < FEWEST_POINTS:
-        raise ValueError(f"A power law needs at least {FEWEST_POINTS} sizes, but {supply} give only {len(chosen)}.")
+    if len(chosen) < MIN_SIZES:
+        raise ValueError(f"A power law needs at least {MIN_SIZES} sizes, but {available} give only {len(chosen)}.")
     return chosen
 
 
@@ -180,10 +180,10 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
     """Return splits whose training sets are nested subsets of each size, made of whole units in random order."""
     parts = []
     for number, split in enumerate(splits):
-        place = np.random.default_rng([seed, number]).permutation(unit.max() + 1)[unit[split.train]]
-        order = split.train[np.argsort(place, kind="stable")]
-        ordered = unit[order]
-        ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True)) + 1  # end of each unit
+        rank = np.random.default_rng([seed, number]).permutation(unit.max() + 1)[unit[split.train]]
+        order = split.train[np.argsort(rank, kind="stable")]
+        ordered_units = unit[order]
+        ends = np.flatnonzero(np.append(ordered_units[1:] != ordered_units[:-1], True)) + 1  # end of each unit
         for size in sizes:
             train = np.sort(order[: ends[np.searchsorted(ends, size)]])
             parts.append(Split(split.repeat, f"{split.fold} of {size} bags", train, split.test))
@@ -191,9 +191,9 @@ def _parts_of_bags(splits: list[Split], sizes: list[int], unit: np.ndarray, seed
 
 
 def thinned(bags: Bags, shares: list[float], random_state: int) -> Bags:
-    """Return all bags reduced to each share of their instances (at least one); smaller shares are subsets of larger.
+    """Return a copy of the bags for each share, reduced to this share of the instances; smaller shares are subsets.
 
-    Instances are drawn by a hash of their content, so their order does not matter; those of weight zero go first.
+    Instances are drawn by a hash of their values, so their order does not matter. Weight zero is dropped first.
 
     Examples
     --------
@@ -215,7 +215,7 @@ def _n_instances(bags: Bags, share: float) -> np.ndarray:
     return np.ceil(share * bags.sizes - 1e-9).astype(np.int64).clip(1)
 
 
-# The curve and its law ----------------------------------------------------------------------------------------------
+# The curve and its power law ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ def fit_power_law(sizes, errors) -> PowerLaw:
     determinant = total[:, None] * second - first**2
     slope = (total[:, None] * crossed - first * plain[:, None]) / np.maximum(determinant, 1e-300)
     floor = (plain[:, None] - slope * first) / total[:, None]
-    # If one parameter is negative, it is set to zero and the other is fitted alone.
+    # A negative parameter is set to zero, and the other parameter is fitted alone.
     slope, floor = np.where(floor < 0, crossed / second, slope), np.where(floor < 0, 0.0, floor)
     floor, slope = np.where(slope < 0, (plain / total)[:, None], floor), np.where(slope < 0, 0.0, slope)
     gaps = floor[:, :, None] + slope[:, :, None] * x - errors[:, None, :]
@@ -261,7 +261,7 @@ def fit_power_law(sizes, errors) -> PowerLaw:
 
 @dataclass(frozen=True)
 class LearningCurve(Table):
-    """Errors at each size and a power law fitted to them; its text is a table and a conclusion.
+    """Errors at each size, with a power law fitted to them; printed as a table with a conclusion.
 
     Attributes
     ----------
@@ -288,7 +288,7 @@ class LearningCurve(Table):
     results: Results = field(repr=False)
 
     def predict(self, size: float) -> tuple[float, float, float]:
-        """Return the metric expected at a size, and its interval; extrapolation far beyond the data is unreliable."""
+        """Return the expected metric at a size, and its interval. Extrapolation far beyond the data is unreliable."""
         return self._with_interval(*(_values(law(size), self.metric) for law in (self.law, self.draws)))
 
     def gain(self, factor: float = 2.0) -> tuple[float, float, float]:
@@ -296,7 +296,7 @@ class LearningCurve(Table):
         if not factor > 0:
             raise ValueError(f"factor must be above 0, not {factor!r}")
         shares = [1 - law(self.now * factor) / law(self.now) for law in (self.law, self.draws)]
-        shares = [1 - np.sqrt(1 - saved) for saved in shares] if get_metric(self.metric).root else shares
+        shares = [1 - np.sqrt(1 - share) for share in shares] if get_metric(self.metric).root else shares
         return self._with_interval(*shares)
 
     def _with_interval(self, value, draws) -> tuple[float, float, float]:
@@ -306,15 +306,14 @@ class LearningCurve(Table):
     def sentence(self, factor: float = 2.0) -> str:
         """Return the conclusion, such as "Twice as many bags would lower the RMSE by about 6 % (2 to 9)."."""
         if not factor > 1:
-            raise ValueError(f"factor must be above 1, because the sentence is about more data, not {factor!r}")
+            raise ValueError(f"factor must be above 1 for a sentence about more data, not {factor!r}")
         share, low, high = (100 * value for value in self.gain(factor))
-        more = (
-            f"{TIMES.get(factor, f'{factor:g} times')} as many {'bags' if self.over == 'bags' else 'instances per bag'}"
-        )
+        noun = "bags" if self.over == "bags" else "instances per bag"
+        more = f"{FACTOR_NAMES.get(factor, f'{factor:g} times')} as many {noun}"
         metric = get_metric(self.metric)
         name = metric.label if metric.best == 0 else f"distance of the {metric.label} from {metric.best:g}"
         if round(high) <= 0:
-            return f"{more} would not lower the {name}: it has stopped falling."
+            return f"{more} would not lower the {name}, which has stopped falling."
         return f"{more} would lower the {name} by about {share:.0f} % ({low:.0f} to {high:.0f})."
 
     def as_dict(self) -> dict[str, list]:
@@ -327,10 +326,9 @@ class LearningCurve(Table):
         """Return notes on failed fits and on weak conclusions."""
         caveats, failures = [], self.results.failures
         if failures:
-            caveats.append(f"{len(failures)} fits failed and are left out. The first error: {failures[0][-1]}")
+            caveats.append(f"{len(failures)} fits failed and are ignored. The first error: {failures[0][-1]}")
         if np.diff(get_metric(self.metric).loss(self.errors[[0, -1]])) > 0:
-            text = "The error does not fall over these sizes. Use more repeats, which make the curve less noisy."
-            caveats.append(text)
+            caveats.append("The error does not fall over these sizes. More repeats make the curve less noisy.")
         if self.gain()[2] - self.gain()[1] > 0.2:
             caveats.append("The interval is wide. Use more repeats; if it stays wide, there are too few bags.")
         return caveats
@@ -342,16 +340,16 @@ class LearningCurve(Table):
         return "\n".join([as_text(self.as_dict()), self.sentence(), *self.notes()])
 
 
-def _measured(
+def _curve_of(
     results: Results, plan: Plan, over: str, requested: list, bags: Bags, metric: str, level: float
 ) -> LearningCurve:
     """Compute the curve from the finished cells."""
     label, n = results.methods[0], len(bags)
-    # By key, because with large groups two sizes may have the same training bags and thus be one cell.
-    done = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
+    # By key: with large groups, two sizes may have the same training bags and therefore the same cell.
+    finished = {cell["key"]: cell for split in results.splits if (cell := results.cell(label, split))}
     parts, trained = [], [[] for _ in requested]
     for number, planned in enumerate(plan.cells):
-        cell, (split, at) = done.get(planned.key), divmod(number, len(requested))
+        cell, (split, at) = finished.get(planned.key), divmod(number, len(requested))
         if cell is not None:
             trained[at].append(cell["n_train"])
             error = _errors(cell, get_metric(metric))
@@ -359,7 +357,7 @@ def _measured(
             parts.append((np.full(len(error), at), place, np.full(len(error), split), error))
     if any(not counts for counts in trained):
         first = results.failures[0][-1] if results.failures else "no cell has run"
-        raise ValueError(f"{label} has no result at some size, so no curve can be fitted. The first error: {first}")
+        raise ValueError(f"{label} has no result at one or more sizes, so no curve can be fitted. First error: {first}")
     at, place, split, error = map(np.concatenate, zip(*parts, strict=True))
     means = mean_errors(at, units_of(bags)[place], split, error)
     mean, draws = means[:1], means[1:]
@@ -376,20 +374,20 @@ def _measured(
 
 def _values(errors, metric: str):
     """Convert mean errors per bag, or distances from the best value, to the metric."""
-    chosen = get_metric(metric)
-    if chosen.root:
+    measure = get_metric(metric)
+    if measure.root:
         return np.sqrt(errors)
-    return chosen.best - errors if chosen.direction == "higher" else errors
+    return measure.best - errors if measure.direction == "higher" else errors
 
 
 def _errors(cell: dict, metric: Metric) -> np.ndarray:
-    """Return one error per bag, or, for a metric that is no mean over bags, its distance from the best value."""
+    """Return one error per bag or, for a metric that is not a mean over bags, its distance from the best value."""
     parts = [np.asarray(cell["targets"]), np.asarray(cell["predictions"])]
     if metric.needs_std:
         std, uncertainty = cell["std"], cell["uncertainty"]
         if uncertainty is None and std is None:
-            few = f"Some fits have too few training bags for intervals of level {LEVEL}"
-            raise ValueError(f"{few}, so the {metric.label} is missing. Leave out small sizes.")
+            text = f"Fits of small sizes have too few training bags for intervals of level {LEVEL}"
+            raise ValueError(f"{text}, so the {metric.label} is missing. Leave out small sizes.")
         parts += [None if std is None else np.asarray(std), uncertainty and Uncertainty.of_lists(uncertainty)]
     if metric.per_bag is not None and metric.best == 0:
         return metric.values(*parts)
@@ -398,20 +396,20 @@ def _errors(cell: dict, metric: Metric) -> np.ndarray:
 
 
 def mean_errors(at, unit, split, error) -> np.ndarray:
-    """Return the mean error at each size: of all errors, then of `DRAWS` bootstrap samples of units and splits."""
+    """Return mean errors (1 + `N_DRAWS`, sizes): of all errors, then of bootstrap samples of units and splits."""
     pairs, pair = np.unique(unit * (split.max() + 1) + split, return_inverse=True)
     unit, split = np.divmod(pairs, split.max() + 1)
     sums, counts = np.zeros((2, len(pairs), at.max() + 1))
     np.add.at(sums, (pair, at), error)
     np.add.at(counts, (pair, at), 1.0)
     means = []
-    for seed in (None, *range(DRAWS)):
+    for seed in (None, *range(N_DRAWS)):
         weights = np.ones(len(pairs))
         if seed is not None:
             rng = np.random.default_rng(seed)
-            for which in (unit, split):
-                n = int(which.max()) + 1
-                weights = weights * rng.multinomial(n, np.full(n, 1 / n))[which]
+            for codes in (unit, split):
+                n = int(codes.max()) + 1
+                weights = weights * rng.multinomial(n, np.full(n, 1 / n))[codes]
             weights = weights if weights.any() else np.ones(len(pairs))
         means.append((weights @ sums) / np.maximum(weights @ counts, 1e-300))
     return np.array(means)

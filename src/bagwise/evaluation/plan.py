@@ -28,7 +28,7 @@ from bagwise.evaluation.selection import (
     fit_settings,
 )
 from bagwise.evaluation.splits import Split, as_seed
-from bagwise.execution.resources import one_thread, settled
+from bagwise.execution.resources import choose_device, one_thread
 from bagwise.execution.tasks import Watch
 from bagwise.held_out import fit_held_out
 from bagwise.methods import method
@@ -117,7 +117,7 @@ def on_device(entry: Entry, device: str | None) -> Entry:
     """Return the entry with each part that has a ``device`` moved to this one; None changes nothing."""
     if device is None:
         return entry
-    settled(device, worth=False)  # refuses a device that is not there, before any cell does
+    choose_device(device, is_large=False)  # raise the error for a missing device before any cell runs
 
     def make(seed: int):
         estimator = entry.make(seed)

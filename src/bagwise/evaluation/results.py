@@ -1,4 +1,4 @@
-"""`Results`: what an evaluation found, as tables, and what a reader must know before believing them."""
+"""`Results` of an evaluation: tables of scores, comparisons and predictions, with notes on their caveats."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from bagwise.io.table_output import as_html, as_text, from_rows, own_name, to_ro
 from bagwise.metrics import METRICS, Metric, Uncertainty, best_of, get_metric, score
 from bagwise.model_files.store import Store
 
-# Columns of a comparison, also where there is no pair to compare.
-COMPARED = ("method", "reference", "metric", "selection", "reference_selection", "splits")
-COMPARED += ("difference", "standard_error", "t", "p", "p_holm")
-MOST_LABELS = 20  # whose scores are printed
-SHOWN_BY = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage")  # of the scores by label
+COMPARISON_COLUMNS = ("method", "reference", "metric", "selection", "reference_selection", "splits")
+COMPARISON_COLUMNS += ("difference", "standard_error", "t", "p", "p_holm")
+MAX_LABELS = 20  # number of labels whose scores are printed
+LABEL_COLUMNS = ("bags", "rmse", "mae", "bias", "r2", "spearman", "coverage")  # printed columns of scores by label
 
 
 def data_frame(columns: Callable) -> Callable:
-    """Turn a method that returns columns by name into one that returns a data frame.
+    """Decorate a method that returns a dict of columns, so that it returns a data frame.
 
-    The frame is of pandas, else of polars; without either it is the columns. `Results.rows` calls the wrapped method,
-    so that the command line does not import pandas.
+    The data frame is of pandas or else of polars; without both, the dict is returned. `Results.rows` calls the wrapped
+    method, so that the command line does not import pandas.
     """
 
     @wraps(columns)
@@ -43,7 +42,7 @@ def data_frame(columns: Callable) -> Callable:
 
 
 class Forecast(NamedTuple):
-    """Positions of bags, their targets and predictions, and standard deviations and uncertainty or None."""
+    """Held-out predictions of one repeat: positions of bags, targets, predictions, and std and uncertainty if any."""
 
     bags: Any
     targets: Any
@@ -53,26 +52,26 @@ class Forecast(NamedTuple):
 
 
 class Results:
-    """What an evaluation found, as tables to print, to write, or to go on with.
+    """Results of an evaluation, as tables.
 
-    Printed, and in a notebook, it is the table of its methods, best first. `table`, `summary`, `compare`,
-    `predictions` and `scores_by` are data frames of pandas, or else of polars; without both they are dicts of columns.
+    When printed or shown in a notebook, the results are a table of methods, best first. `table`, `summary`, `compare`,
+    `predictions` and `scores_by` return data frames of pandas or else of polars; without both, dicts of columns.
 
     Parameters
     ----------
-    record : dict, the plan as it is written down
-    cells : results of cells; those that are not in the plan are ignored
+    record : dict, the plan as stored in plan.json
+    cells : results of cells; cells that are not in the plan are ignored
 
     Attributes
     ----------
     methods : list of labels
-    metric : the one that methods are compared by
-    level : that of the intervals that are judged
-    selection : "nested" or "paper", for methods that have several settings to choose among
+    metric : name of the metric by which methods are compared
+    level : level of the intervals that are scored
+    selection : "nested" or "paper"; how the setting of a method with several settings was chosen
     splits : list of (repeat, fold)
-    by : what scores are given apart by, {"name": ..., "labels": a label for every bag}, or None
+    by : {"name": ..., "labels": a label per bag}, the labels by which scores are also computed, or None
     missing : number of cells that have no result yet
-    failures : (method, repeat, fold, error) of every cell that failed
+    failures : (method, repeat, fold, error) of each failed cell
 
     Examples
     --------
@@ -99,33 +98,33 @@ class Results:
         """Load the results in a folder, of a finished or an unfinished evaluation."""
         path = Path(folder)
         if not path.exists():
-            raise ValueError(f"there is no folder {folder}; bagwise evaluate --out makes one")
+            raise ValueError(f"There is no folder {folder}. Make it with `bagwise evaluate --out`.")
         if path.suffix == ".bagwise" and path.is_file():
             text = f"{folder} is a model, not the folder of an evaluation"
-            raise ValueError(f"{text}; `bagwise fit ... --report page.html` writes the report of a model")
+            raise ValueError(f"{text}. `bagwise fit ... --report page.html` writes the report of a model.")
         if not (path / "plan.json").is_file():
-            raise ValueError(f"{folder} holds no plan of an evaluation; bagwise evaluate --out makes one")
+            raise ValueError(f"{folder} has no plan.json, so it is not a folder made by `bagwise evaluate --out`.")
         record = read_plan(store := Store(path))
         if record is None:
             raise ValueError(
-                f"{path / 'plan.json'} is not a plan of an evaluation, or is damaged; the command that made the "
-                "folder writes it again and keeps what is finished"
+                f"{path / 'plan.json'} is not the plan of an evaluation, or it is damaged. Repeat the command that "
+                "made the folder: it rewrites the plan and keeps finished cells."
             )
         cells = (store.read(cell["key"]) for cell in record["cells"])
         return cls(record, [cell for cell in cells if cell is not None])
 
     def cell(self, method: str, split: tuple) -> dict | None:
-        """Return the result of a method on a split (repeat, fold); None if it failed or is not there yet."""
+        """Return the result of a method on a split (repeat, fold), or None if it failed or has not run."""
         self._refuse_unknown(method)
-        result = self.ran(method, split)
+        result = self.outcome(method, split)
         return None if result is None or result["error"] else result
 
     def _refuse_unknown(self, method: str) -> None:
         if method not in self.methods:
-            raise ValueError(f"there is no method {method!r} here; there are {', '.join(self.methods)}")
+            raise ValueError(f"There are no results of {method!r}. The methods are {', '.join(self.methods)}.")
 
-    def ran(self, method: str, split: tuple) -> dict | None:
-        """Return the result of a method on a split, or its failure (with ``error``); None if it is not there yet."""
+    def outcome(self, method: str, split: tuple) -> dict | None:
+        """Return the result of a method on a split, which has an ``error`` if it failed; None if it has not run."""
         return self._cells.get((method, *split))
 
     def _done(self, method: str, repeat: int | None = None) -> list[dict]:
@@ -133,24 +132,24 @@ class Results:
         cells = (self.cell(method, split) for split in self.splits if repeat in (None, split[0]))
         return [cell for cell in cells if cell]
 
-    def _measure(self, metric: str | None = None) -> Metric:
-        """Return a metric, by default the main one, for intervals of this level."""
+    def _metric(self, metric: str | None = None) -> Metric:
+        """Return a metric, by default the main one, with the level of these results."""
         return get_metric(metric or self.metric, level=self.level)
 
     def scores(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return the scores of each setting on each split, (splits, settings); NaN where the method failed."""
-        name = self._measure(metric).name
+        name = self._metric(metric).name
         cells = [self.cell(method, split) for split in self.splits]
         blank = [np.nan] * max([len(cell["settings"]) for cell in cells if cell], default=1)
-        # .get, for a metric that was added after the cell ran
+        # .get, because a metric may have been added after the cell ran
         return np.array([cell["scores"].get(name, blank) if cell else blank for cell in cells], dtype=np.float64)
 
     def setting(self, method: str) -> int | None:
-        """Return the position of the setting that the results are for: the one with the best mean of several.
+        """Return the index of the setting with the best mean score.
 
-        None if no setting has a score on every split that any of them has one on.
+        None if each setting lacks a score on a split on which another setting has one.
         """
-        losses = self._measure().loss(self.scores(method))
+        losses = self._metric().loss(self.scores(method))
         scored = losses[~np.isnan(losses).all(axis=1)]
         return 0 if losses.shape[1] == 1 else best_of(scored.mean(axis=0)) if len(scored) else None
 
@@ -161,13 +160,14 @@ class Results:
 
     def pooled(self, method: str, metric: str | None = None) -> np.ndarray:
         """Return one value per repeat: the score of the predictions of all folds together."""
-        repeats, of = self.repeats(method), self._measure(metric)
+        repeats, measure = self.repeats(method), self._metric(metric)
         if not repeats:
-            raise ValueError(f"no predictions of {method!r} are kept: many settings were scored, or every cell failed")
-        return np.array([of(*self.forecast(method, repeat)[1:]) for repeat in repeats])
+            text = f"There are no stored predictions of {method!r}"
+            raise ValueError(f"{text}, because several settings were scored or all cells failed.")
+        return np.array([measure(*self.forecast(method, repeat)[1:]) for repeat in repeats])
 
     def repeats(self, method: str) -> list[int]:
-        """Return the repeats with predictions of a method; none if many settings were scored, or every cell failed."""
+        """Return the repeats with stored predictions; none if several settings were scored or all cells failed."""
         repeats = [split[0] for split in self.splits if (self.cell(method, split) or {}).get("predictions")]
         return list(dict.fromkeys(repeats))
 
@@ -185,7 +185,7 @@ class Results:
         return Forecast(**columns, uncertainty=uncertainty)
 
     def folds(self, method: str, repeat: int) -> Folds:
-        """Return the folds of one repeat, as far as a method has results."""
+        """Return the folds of one repeat in which a method has results."""
         test, trains = np.full(self.record["data"]["bags"], -1), self.record.get("trains")
         cells = self._done(method, repeat)
         for k, cell in enumerate(cells):
@@ -201,7 +201,7 @@ class Results:
     def table(self):
         """Return a data frame, one row per cell, with its scores, seconds, memory and error.
 
-        ``selection`` is that of the method: "nested" or "paper (optimistic)" if it had several settings, else "none".
+        ``selection`` is "nested" or "paper (optimistic)" for a method with several settings, else "none".
         """
         rows = []
         for method in self.methods:
@@ -209,10 +209,10 @@ class Results:
             about |= {"selection": LABELS[self.selection_of(method)]}
             chosen, scores = self.setting(method), {name: self.values(method, name).tolist() for name in METRICS}
             for k, (repeat, fold) in enumerate(self.splits):
-                cell = self.ran(method, (repeat, fold))
+                cell = self.outcome(method, (repeat, fold))
                 if cell is None:
                     continue
-                # By the plan, not by the cell: another plan, whose repeats are other ones, may have made it.
+                # Use repeat and fold of the plan: the cell may come from another plan, with other repeats.
                 row = about | {"repeat": repeat, "fold": fold, "n_train": cell["n_train"], "n_test": cell["n_test"]}
                 setting = None if cell["error"] or chosen is None else cell["settings"][chosen]
                 row |= {"settings": len(cell["settings"]), "setting": setting}
@@ -222,15 +222,15 @@ class Results:
 
     @data_frame
     def summary(self):
-        """Return a data frame, one row per method, with mean seconds and most memory of a cell.
+        """Return a data frame, one row per method, with the mean seconds and the maximum memory of a cell.
 
-        For every metric its mean over splits, the deviation over splits (``_sd_folds``), that of the means of repeats
-        (``_sd_repeats``) and how many cells have a value (``_cells``; ``cells`` for the main one). Over fixed splits,
-        repeats vary the seed alone: they are averaged before the deviation over splits is taken. ``rank`` is the
-        average rank by the main metric, of the methods that have it on every split.
+        For each metric there are its mean over splits, its standard deviation over splits (``_sd_folds``) and over the
+        means of repeats (``_sd_repeats``), and the number of cells with a value (``_cells``; ``cells`` for the main
+        metric). Repeats of a fixed split differ only in the seed, so they are averaged before the deviation over splits
+        is computed. ``rank`` is the average rank by the main metric among the methods that have it on each split.
         """
         splits, repeats = self.distinct_splits(), np.array([repeat for repeat, _ in self.splits])
-        ranks = average_ranks(self._measure().loss(self._ranked_scores(splits)))
+        ranks = average_ranks(self._metric().loss(self._ranked_scores(splits)))
         rows = []
         for method, rank in zip(self.methods, ranks.tolist(), strict=True):
             spreads = {name: spread(self.values(method, name), repeats, splits) for name in METRICS}
@@ -247,17 +247,17 @@ class Results:
     def compare(self, *, metric: str | None = None, reference: str | None = None):
         """Compare methods by paired differences on shared splits and the corrected resampled t-test.
 
-        A data frame, one row per pair; p-values are corrected (Holm) for the number of comparisons. Repeats of a fixed
-        split are averaged first, as they vary the seed alone: p is NaN where there is one split.
+        The result is a data frame, one row per pair, with p-values corrected for the number of comparisons (Holm).
+        Repeats of a fixed split differ only in the seed and are averaged first. With a single split, p is NaN.
 
         Parameters
         ----------
         metric : str, optional
-            One of the metrics; default: the one that methods are compared by.
+            Name of a metric. Default: the main metric.
         reference : str, optional
-            The method that every other is compared with; default: all pairs.
+            The method with which each other method is compared. Default: all pairs.
         """
-        metric, splits, rows = self._measure(metric).name, self.distinct_splits(), []
+        metric, splits, rows = self._metric(metric).name, self.distinct_splits(), []
         pairs = list(combinations(self.methods, 2))
         if reference is not None:
             self._refuse_unknown(reference)
@@ -272,18 +272,18 @@ class Results:
             labels = [LABELS[self.selection_of(method)] for method in pair]
             rows.append((*pair, metric, *labels, len(gaps), test.mean, test.error, test.t, test.p))
         corrected = holm([row[-1] for row in rows]).tolist()
-        rows = [dict(zip(COMPARED, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
-        return from_rows(rows, names=COMPARED)
+        rows = [dict(zip(COMPARISON_COLUMNS, (*row, p), strict=True)) for row, p in zip(rows, corrected, strict=True)]
+        return from_rows(rows, names=COMPARISON_COLUMNS)
 
     @data_frame
     def predictions(self, method: str):
         """Return a data frame, one row per scored bag: repeat, fold, bag id, size, target, prediction and std.
 
-        The id and the target have the names of the table that the bags were loaded from. ``std`` is NaN for methods
-        that give none. The table is empty if many settings were scored on the same folds, as those are not kept.
+        The columns of ids and targets have the names that they have in the table of the data. ``std`` is NaN for
+        methods without it. The table is empty if several settings were scored, whose predictions are not stored.
         """
         ids, sizes = self.record["data"]["ids"], self.record["data"]["sizes"]
-        bag_name, target_name = self.own_names()
+        bag_name, target_name = self.column_names()
         rows = []
         for repeat, fold in self.splits:
             cell = self.cell(method, (repeat, fold))
@@ -294,24 +294,24 @@ class Results:
                     rows.append(where | dict(zip((target_name, "prediction", "std"), numbers, strict=True)))
         return from_rows(rows)
 
-    def own_names(self) -> tuple[str, str]:
-        """Return the names of bag id and target in the table of the data; "bag" and "target" by default."""
+    def column_names(self) -> tuple[str, str]:
+        """Return the column names of bag ids and targets in the table of the data; default: "bag" and "target"."""
         data, fixed = self.record["data"], ["repeat", "fold", "size", "prediction", "std"]
         bag = own_name(data.get("id_name"), "bag", fixed)
         return bag, own_name(data.get("target_name"), "target", [*fixed, bag])
 
     @data_frame
     def scores_by(self, labels=None):
-        """Return scores by label (site, year): a data frame with a row per method and label.
+        """Return the scores of the bags of each label (such as a site or a year), a row per method and label.
 
-        Every metric is that of the label's held-out bags taken together, the mean over repeats; ``bias`` is the mean of
-        prediction minus target, ``rmse_sd_repeats`` the deviation over repeats. A label of one bag has no R² and no
-        correlation. Methods whose predictions are not kept have no rows; `by_notes` has further caveats.
+        Each metric is computed on all held-out bags of the label and averaged over repeats. ``bias`` is the mean of
+        prediction minus target, ``rmse_sd_repeats`` the standard deviation over repeats. A label with one bag has no R²
+        and no correlation. Methods without stored predictions have no rows; `by_notes` lists further caveats.
 
         Parameters
         ----------
         labels : one label per bag, in the order of the data, optional
-            Default: those given to `evaluate` as ``by``.
+            Default: the labels passed to `evaluate` as ``by``.
         """
         name, labels = self._labels(labels)
         rows = []
@@ -320,36 +320,36 @@ class Results:
             for label in np.unique(labels).tolist():
                 scores = []
                 for bags, *forecast in repeats:
-                    mine = np.flatnonzero(labels[bags] == label)
-                    if len(mine):
-                        y, predicted, *uncertain = (None if part is None else part[mine] for part in forecast)
+                    positions = np.flatnonzero(labels[bags] == label)
+                    if len(positions):
+                        y, predicted, *uncertain = (None if part is None else part[positions] for part in forecast)
                         bias = float(np.mean(predicted - y))
                         scores.append(
-                            {"bags": len(mine), "bias": bias} | score(y, predicted, *uncertain, level=self.level)
+                            {"bags": len(positions), "bias": bias} | score(y, predicted, *uncertain, level=self.level)
                         )
                 if scores:
                     row = {"method": method, name: label, "bags": scores[0]["bags"], "repeats": len(scores)}
-                    row |= {key: float(np.mean([of[key] for of in scores])) for key in ("bias", *METRICS)}
-                    errors = [of["rmse"] for of in scores]
+                    row |= {key: float(np.mean([values[key] for values in scores])) for key in ("bias", *METRICS)}
+                    errors = [values["rmse"] for values in scores]
                     deviation = float(np.std(errors, ddof=1)) if len(errors) > 1 else float("nan")
                     rows.append(row | {"rmse_sd_repeats": deviation})
         return from_rows(rows, names=("method", name, "bags"))
 
     def by_notes(self, labels=None) -> list[str]:
-        """Return the caveats of `scores_by`: labels of few bags, and labels in training while they are scored."""
+        """Return the caveats of `scores_by`: labels with one bag, and labels in both training and test sets."""
         name, labels = self._labels(labels)
         values, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
         notes = [
-            f"{method} has no scores by {name}: its predictions are not kept, as many settings were scored on the same "
-            "folds (choose them with selection='nested'), or every cell failed."
+            f"{method} has no scores by {name}, because its predictions are not stored. Several settings were scored "
+            "on the same folds (use selection='nested'), or all cells failed."
             for method in self.methods
             if not self.repeats(method)
         ]
         if (counts == 1).any():
             first = values[counts == 1][0]
             notes.append(
-                f"{int((counts == 1).sum())} of {len(values)} labels of {name} have one bag (first: {first!s}): their "
-                "RMSE is the error of one bag, and they have no R² and no correlation."
+                f"{int((counts == 1).sum())} of {len(values)} labels of {name} have one bag (first: {first!s}). Their "
+                "RMSE is the error of this bag, and they have no R² and no correlation."
             )
         divided = np.zeros(len(values), dtype=bool)  # labels with bags on both sides of a split
         for cell in (cell for method in self.methods for cell in self._done(method)):
@@ -357,35 +357,36 @@ class Results:
             divided |= (scored > 0) & (scored < counts)
         if divided.any():
             notes.append(
-                f"{divided.sum()} of {len(values)} labels of {name} had bags in training while others of them were "
-                f"scored: scores are for new bags of a known {name}. Give it as groups to have scores for a new {name}."
+                f"{divided.sum()} of {len(values)} labels of {name} had bags both in the training and in the test set, "
+                f"so the scores are for new bags of a known {name}. For a new {name}, pass the labels as groups."
             )
         return notes
 
     def by_to_text(self) -> str:
-        """Return the scores of the best method by label as text, the largest RMSE first, and the notes on them."""
+        """Return the scores of the best method by label as text, the largest RMSE first, with notes."""
         best, name, lines = self.best_method() or self.methods[0], self._labels(None)[0], []
         rows = [row for row in self.rows("scores_by") if row["method"] == best]
         rows.sort(key=lambda row: -row["rmse"])
         if rows:
-            shown = rows[:MOST_LABELS]
+            shown = rows[:MAX_LABELS]
             many = f", the {len(shown)} of {len(rows)} with the largest RMSE" if len(rows) > len(shown) else ""
-            columns = {column: [row[column] for row in shown] for column in (name, *SHOWN_BY)}
+            columns = {column: [row[column] for row in shown] for column in (name, *LABEL_COLUMNS)}
             lines = [f"{best} by {name}{many}:", as_text(_without_empty(columns))]
         return "\n".join([*lines, *self.by_notes()])
 
     def _labels(self, labels) -> tuple[str, np.ndarray]:
         if labels is None:
             if self.by is None:
-                raise ValueError("there is nothing to score apart by; give labels, or evaluate(..., by=labels)")
+                raise ValueError("Labels are required. Pass them to scores_by, or as by= to evaluate.")
             return self.by["name"], np.asarray(self.by["labels"])
         labels = np.asarray(aligned(labels, self.record["data"]["ids"], "labels"))
-        if labels.shape != (self.record["data"]["bags"],):
-            raise ValueError(f"give one label for each of {self.record['data']['bags']} bags, not shape {labels.shape}")
+        n_bags = self.record["data"]["bags"]
+        if labels.shape != (n_bags,):
+            raise ValueError(f"labels must have one label per bag ({n_bags}), not shape {labels.shape}")
         return "label", labels
 
     def write(self, folder) -> None:
-        """Write results.csv (and .parquet with pyarrow), summary.csv, comparisons.csv; with ``by`` scores_by.csv."""
+        """Write results.csv, results.parquet, summary.csv and comparisons.csv; with ``by`` also scores_by.csv."""
         files = {"results.csv": "table", "results.parquet": "table"}
         files |= {"summary.csv": "summary", "comparisons.csv": "compare"}
         files |= {} if self.by is None else {"scores_by.csv": "scores_by"}
@@ -393,32 +394,32 @@ class Results:
             write_table(Path(folder) / file, self._columns(table))
 
     def rows(self, table: str, *arguments, **options) -> list[dict]:
-        """Return a table as plain rows, with None where there is no value: what JSON can hold.
+        """Return a table as a list of dicts, with None for missing values, as JSON needs.
 
-        ``table`` is the name of the method that returns the table as a data frame; its arguments follow.
+        ``table`` is the name of the method that returns the data frame; further arguments are passed to it.
         """
         return to_rows(self._columns(table, *arguments, **options))
 
     def _columns(self, table: str, *arguments, **options) -> dict[str, list]:
         return getattr(type(self), table).__wrapped__(self, *arguments, **options)
 
-    # The best, and the distance from it -----------------------------------------------------------------------
+    # The best method and differences from it ------------------------------------------------------------------
 
     def best_method(self) -> str | None:
-        """Return the method with the best mean among the `contenders`, on the splits that all have; or None."""
+        """Return the method with the best mean score among the `contenders`, on their common splits; or None."""
         values = self._ranked_scores(self.distinct_splits())
         methods, rows = contenders(values)
         means = np.full(len(self.methods), np.nan)
         if rows.any():
             means[methods] = values[rows][:, methods].mean(axis=0)
-        best = best_of(self._measure().loss(means))
+        best = best_of(self._metric().loss(means))
         return None if best is None else self.methods[best]
 
     def ranked(self) -> list[dict]:
         """Return the rows of `summary`, best first, with the paired difference from the best and its p-value.
 
-        Methods without a rank come last. Which method is best was found on the same folds, so p is corrected for all
-        pairs, not only for those shown.
+        Methods without a rank are last. The best method was chosen on the same folds, so p is corrected for all pairs,
+        not only for those of the best method.
         """
         name, best, rows, gaps = self.metric, self.best_method(), self.rows("summary"), {}
         for pair in self.rows("compare"):
@@ -426,92 +427,92 @@ class Results:
             if pair["reference"] == best:
                 gaps[pair["method"]] = gap, p
             elif pair["method"] == best:
-                gaps[pair["reference"]] = None if gap is None else 0.0 - gap, p  # no -0
+                gaps[pair["reference"]] = None if gap is None else 0.0 - gap, p  # unlike -gap, never -0.0
         for row in rows:
             row["from_best"], row["p_holm"] = gaps.get(row["method"], (None, None))
             row["best"] = row["method"] == best
-        rows.sort(key=lambda row: self._measure().loss(row[name] or 0.0))
+        rows.sort(key=lambda row: self._metric().loss(row[name] or 0.0))
         return sorted(rows, key=lambda row: (not row["best"], row["rank"] is None, row[name] is None))
 
     def distinct_splits(self) -> np.ndarray:
-        """Return a number per split, the same for splits that score the same bags, as repeats of a fixed fold do."""
+        """Return a number per split, equal for splits with the same test bags, such as repeats of a fixed fold."""
         numbers: dict[tuple, int] = {}
 
-        def scored(split: tuple) -> tuple:
+        def test_bags(split: tuple) -> tuple:
             """Return the bags scored by at least one cell, or the split itself for a scan."""
             cells = (self.cell(method, split) for method in self.methods)
             return next((tuple(cell["bags"]) for cell in cells if cell and cell["bags"]), split)
 
-        return np.array([numbers.setdefault(scored(split), len(numbers)) for split in self.splits])
+        return np.array([numbers.setdefault(test_bags(split), len(numbers)) for split in self.splits])
 
     def _ranked_scores(self, splits: np.ndarray) -> np.ndarray:
-        """Return the scores that rank, (distinct splits, methods), on the splits that all methods have run."""
-        ran = np.array([[self.ran(method, split) is not None for method in self.methods] for split in self.splits])
-        run = ran.all(axis=1) if ran.all(axis=1).any() else np.full(len(ran), True)
-        return np.column_stack([by_split(self.values(method)[run], splits[run]) for method in self.methods])
+        """Return the scores for ranks, (distinct splits, methods), on the splits that all methods have finished."""
+        common = np.array([all(self.outcome(method, split) for method in self.methods) for split in self.splits])
+        common = common if common.any() else np.full(len(common), True)
+        return np.column_stack([by_split(self.values(method)[common], splits[common]) for method in self.methods])
 
     # Text -----------------------------------------------------------------------------------------------------
 
     def selection_of(self, method: str) -> str:
-        """Return how the setting of a method was chosen: "nested" or "paper"; "none" where it had one setting."""
+        """Return how the setting of a method was chosen: "nested", "paper", or "none" if it had one setting."""
         return self.selection if self.record["n_settings"][method] > 1 else "none"
 
     def by_selection(self) -> dict[str, list[str]]:
-        """Return the methods by how their settings were chosen."""
+        """Return the methods grouped by the result of `selection_of`."""
         methods: dict[str, list[str]] = {}
         for method in self.methods:
             methods.setdefault(self.selection_of(method), []).append(method)
         return methods
 
     def selection_text(self) -> str:
-        """Return how hyperparameters were chosen, with the methods if it differs between them."""
+        """Return a text on how hyperparameters were chosen; it names the methods if this differs between them."""
         by_selection = self.by_selection()
         if len(by_selection) == 1:
             return EXPLANATIONS[next(iter(by_selection))]
         return "; ".join(f"{EXPLANATIONS[how]} ({', '.join(methods)})" for how, methods in by_selection.items())
 
     def title(self) -> str:
-        """Return a title: the data set, and how hyperparameters were chosen."""
+        """Return a title with the data set and how hyperparameters were chosen."""
         kinds = " and ".join(LABELS[selection] for selection in self.by_selection())
         return f"{self.record['data']['name']}, selection {kinds}: {self.selection_text()}"
 
     def notes(self) -> list[str]:
-        """Return the caveats of the means: which methods lack some or all values, and why."""
+        """Return notes on methods that lack the main metric on some or all splits, with the reason."""
         metric, notes = self.metric, []
-        advice = f"{metric} is not defined where targets or predictions do not vary; rank by rmse."
-        if self._measure().needs_std:
-            advice = f"{metric} needs a method that gives standard deviations; or rank by rmse."
+        advice = f"{metric} is not defined if targets or predictions are constant. Rank by rmse."
+        if self._metric().needs_std:
+            advice = f"{metric} needs standard deviations. Use a method that predicts them, or rank by rmse."
         for method in self.methods:
-            ran = sum(self.ran(method, split) is not None for split in self.splits)
+            n_finished = sum(self.outcome(method, split) is not None for split in self.splits)
             n_values = int((~np.isnan(self.values(method))).sum())
             if self._done(method) and self.setting(method) is None:
-                notes.append(f"{method}: no setting has {metric} on every split, so none is the best; {advice}")
+                notes.append(f"{method}: no setting has {metric} on all splits, so none was chosen. {advice}")
             elif self._done(method) and not n_values:
-                notes.append(f"{method} has no {metric} on any split and is not ranked; {advice}")
-            elif 0 < n_values < ran:
-                text = f"{method}: {metric} on {n_values} of {ran} splits only; its mean is of those"
-                notes.append(f"{text}, and it is not ranked with methods that have them all.")
+                notes.append(f"{method} has no {metric} on any split, so it is not ranked. {advice}")
+            elif 0 < n_values < n_finished:
+                text = f"{method} has {metric} on only {n_values} of {n_finished} splits. Its mean is over these"
+                notes.append(f"{text}, and it is not ranked with methods that have all.")
         return notes
 
-    def _shown(self) -> dict[str, list]:
+    def _printed_columns(self) -> dict[str, list]:
         """Return the columns to print, best method first."""
         rows, name = self.ranked(), self.metric
-        heads = {"method": "method", name: name, f"{name}_sd_folds": "± folds", "from_best": "from best"}
-        heads |= {"p_holm": "p (Holm)", "rank": "rank", "seconds": "seconds per split"}
-        heads |= {"failed": "failed"} if self.failures else {}
-        return _without_empty({head: [row[key] for row in rows] for key, head in heads.items()})
+        headings = {"method": "method", name: name, f"{name}_sd_folds": "± folds", "from_best": "from best"}
+        headings |= {"p_holm": "p (Holm)", "rank": "rank", "seconds": "seconds per split"}
+        headings |= {"failed": "failed"} if self.failures else {}
+        return _without_empty({heading: [row[key] for row in rows] for key, heading in headings.items()})
 
     def to_text(self, width: int | None = None) -> str:
-        """Return title, scores and notes as text; the last columns of scores are left out where ``width`` is short."""
-        return "\n".join([self.title(), as_text(self._shown(), width), *self.notes()])
+        """Return title, scores and notes as text; the last columns are left out if they exceed ``width``."""
+        return "\n".join([self.title(), as_text(self._printed_columns(), width), *self.notes()])
 
     def __repr__(self) -> str:
         return self.to_text()
 
     def _repr_html_(self) -> str:
-        """Return the same table as HTML for a notebook."""
+        """Return title, scores and notes as HTML for a notebook."""
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes())
-        return f"<p>{escape(self.title())}</p>{as_html(self._shown())}{notes}"
+        return f"<p>{escape(self.title())}</p>{as_html(self._printed_columns())}{notes}"
 
 
 def _without_empty(columns: dict[str, list]) -> dict[str, list]:

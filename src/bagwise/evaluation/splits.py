@@ -16,7 +16,7 @@ REPEATS = 10  # default for random folds, as in the paper
 
 @dataclass(frozen=True)
 class Split:
-    """Positions of the training and test bags of one fold, with the number of the repeat and the name of the fold."""
+    """Training and test bags of one fold, as positions, with the number of the repeat and the name of the fold."""
 
     repeat: int
     fold: int | str
@@ -27,15 +27,15 @@ class Split:
 def make_splits(
     bags: Bags, *, repeats: int | None = None, folds=5, fold=None, split=None, random_state: int = 0
 ) -> list[Split]:
-    """Return the splits of an evaluation into training and test bags, by `bagwise.bags.folds.split_bags`.
+    """Split the bags of an evaluation into training and test bags, for each repeat and fold.
 
     Parameters
     ----------
     repeats : int, optional
-        Default: 10 for random folds. For other folds 1, because repeats differ only in the seed of the methods.
+        Default: 10 for random folds, and 1 for others, whose repeats differ only in the seed of the methods.
     folds : int, "each", "forward", "given", Validation, or list of (train, test) pairs
-        A number sets the number of folds; the scheme is that declared by the bags, by default random. With "forward",
-        each window of time is scored by a method trained on the bags before it.
+        A number keeps the scheme that the bags declare, which is random by default. With "forward", each window of
+        time is scored by a method trained on the bags before it.
     fold : one label per bag, optional
         Fixed folds. Each is scored by a method trained on the other folds.
     split : "train" or "test" for each bag, optional
@@ -56,17 +56,18 @@ def make_splits(
     if fold is not None or split is not None:
         folds = Validation("given", given=_fixed_folds(bags, fold, split))
     bags, declared = resolve(bags, folds)
-    labels = None if declared.scheme != "given" or are_pairs(declared.given) else bags.fold
+    fold_labels = None if declared.scheme != "given" or are_pairs(declared.given) else bags.fold
     splits = []
     for r in range(as_repeats(repeats, REPEATS if declared.scheme == "random" else 1)):
         parts = split_bags(bags, folds, random_state=random_state + r)
         for k, (train, test) in enumerate(parts.pairs()):
-            splits.append(Split(r, k if labels is None else _plain(labels[test][:1]).tolist()[0], train, test))
+            name = k if fold_labels is None else _plain(fold_labels[test][:1]).tolist()[0]
+            splits.append(Split(r, name, train, test))
     if declared.scheme == "given" and bags.groups is not None:
         divided = [np.intersect1d(bags.groups[split.train], bags.groups[split.test]) for split in splits]
         if any(map(len, divided)):
             example = label(np.concatenate(divided)[0])
-            text = f"The given folds separate bags of one group, such as {example}, so scores may be too good."
+            text = f"The given folds separate bags of one group, such as {example}, so scores may be too optimistic."
             warn_user(f"{text} Use folds that keep groups together.")
     return splits
 
@@ -76,12 +77,12 @@ def _fixed_folds(bags: Bags, fold, split) -> np.ndarray:
     if split is None:
         labels = _plain(_one_per_bag(bags, fold, "fold"))
         if len(set(labels.tolist())) < 2:
-            raise ValueError(f"Every bag is in fold {labels[0]!s}. Fixed folds need at least two labels.")
+            raise ValueError(f"All bags are in fold {labels[0]!s}. Fixed folds need at least two labels.")
         return labels
     labels = np.array([str(label).strip().lower() for label in _one_per_bag(bags, split, "split").tolist()])
     values = sorted(set(labels.tolist()))
     if values != ["test", "train"]:
-        raise ValueError(f"split must be 'train' or 'test' for each bag, and both must occur; got {values}")
+        raise ValueError(f"split must have 'train' or 'test' for each bag, with at least one of both; got {values}")
     return labels
 
 
@@ -107,7 +108,7 @@ def _whole(number, name: str, why: str = "") -> int:
 
 
 def as_labels(bags: Bags, by) -> dict | None:
-    """Return the name and the label per bag by which scores are grouped, as plain values; None if ``by`` is None."""
+    """Return the name and the labels per bag by which scores are grouped, or None if ``by`` is None."""
     if by is None:
         return None
     if isinstance(by, str):

@@ -1,6 +1,6 @@
-"""Table 1 of Uriot (2019): its five data sets as files a user brings, its six rows by two protocols.
+"""Table 1 of Uriot (2019): read its five data sets, run its six rows, and compare them with the published numbers.
 
-One is the paper's, the other chooses inside the training bags; the published numbers stand beside both.
+The data sets are files of the user. Settings are chosen by the protocol of the paper and within the training bags.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from bagwise.kernels import Gaussian, InverseMultiquadric
 from bagwise.methods import method
 from bagwise.methods.instance_kme import PAPER_BANDWIDTHS, PAPER_PENALTIES, notebook_network
 
-INVALID = (0.0, -32767.0)  # what the tables hold where a pixel was not seen
+INVALID = (0.0, -32767.0)  # fill values of the crop tables for pixels without an observation
 PICKLES = (".p", ".pkl", ".pickle")
 
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set of the table: its features, the factor its errors are printed by, and what to expect of its file."""
+    """Data set of Table 1: its name, number of features, kind, and the git blob id of the published file."""
 
     name: str
     features: int
-    scale: float
+    scale: float  # factor of printed errors
     crop: bool = False
-    blob: str | None = None  # the id git would give the file
+    blob: str | None = None
 
 
 DATA_SETS = {
@@ -65,11 +65,11 @@ def file_names(name: str) -> list[str]:
 def find_files(folder) -> dict[str, Path]:
     """Find the files of the data sets in a folder: NAME.mat, or for the crops .csv, .parquet, or a pickle.
 
-    Upper or lower case does not matter; a table is preferred to a pickle.
+    Case is ignored, and a table is preferred to a pickle.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise NotADirectoryError(f"there is no folder {folder}; give the one that holds MISR1.mat, WHEAT.csv, ...")
+        raise NotADirectoryError(f"There is no folder {folder}. Pass the folder with MISR1.mat, WHEAT.csv, ...")
     files = {path.name.lower(): path for path in sorted(folder.iterdir()) if path.is_file()}
     options = {name: [files.get(file.lower()) for file in file_names(name)] for name in DATA_SETS}
     return {name: next(filter(None, paths)) for name, paths in options.items() if any(paths)}
@@ -80,9 +80,9 @@ def read_file(
 ) -> tuple[Bags, np.ndarray, list[str]]:
     """Read bags, targets, and notes on differences from the published data.
 
-    ``trust_pickle`` opens pickles, which can run any code. With ``invalid="drop"`` (not "keep"), instances of the crop
-    tables with an invalid value (0 or -32767) are left out; with ``bags_of_100``, bags of another size than 100, as in
-    the notebook for MISR2.
+    ``trust_pickle`` allows pickles, which can run any code. ``invalid="drop"`` drops the instances of crop tables with
+    an invalid value (0 or -32767). ``bags_of_100`` drops bags that do not have 100 instances, as the notebook of the
+    paper does for MISR2.
     """
     one_of(invalid, ("keep", "drop"), "invalid")
     data, path, notes = DATA_SETS[name], Path(path), []
@@ -91,7 +91,7 @@ def read_file(
     except (ValueError, TypeError) as error:
         text = str(error)
         fact, _, advice = text.partition("; ")
-        if "=" in advice or "leave target out" in advice:  # options of `load`, and the file must be the published one
+        if "=" in advice or "leave target out" in advice:  # advice on options of `load`, which do not apply here
             text = f"{fact}; correct the file"
         raise ValueError(text if path.name in text else f"{path.name}: {text}") from error
     if data.blob is not None and (blob_id := git_blob_id(path)) != data.blob:
@@ -104,31 +104,31 @@ def read_file(
     if bags_of_100:
         of_100 = bags.sizes == 100
         if of_100.sum() < 2:
-            raise ValueError(f"there are {of_100.sum()} bags of exactly 100 instances; leave --bags-of-100 out")
-        notes.append(f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others are left out")
+            raise ValueError(f"Only {of_100.sum()} bags have exactly 100 instances. Leave --bags-of-100 out.")
+        notes.append(f"{of_100.sum()} of {len(bags)} bags have exactly 100 instances; the others were dropped")
         bags, y = bags[of_100], y[of_100]
     return bags, y, notes
 
 
 def git_blob_id(path: Path) -> str:
-    r"""Return the id that git gives to the content of a file: sha1 of "blob SIZE\0" and the content."""
+    r"""Return the git blob id of a file: the sha1 of "blob SIZE\0" and the content."""
     content = path.read_bytes()
     return sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 def _read_crop(path: Path, trust_pickle: bool) -> tuple[Bags, np.ndarray]:
-    """Read a table with columns `bag` and `target`, or with bag ids in the first column and targets in the last."""
+    """Read a table with the columns `bag` and `target`, or with bag ids in its first and targets in its last column."""
     frame = _read_table(path, trust_pickle)
     if isinstance(frame, np.ndarray):
         if frame.ndim != 2:
-            raise ValueError(f"it holds an array of shape {frame.shape}; a row per instance is needed")
+            raise ValueError(f"it contains an array of shape {frame.shape}; expected a row per instance")
         frame = pa.table({f"x{j}": column for j, column in enumerate(frame.T)})
     if not nw.dependencies.is_into_dataframe(frame):
-        raise ValueError(f"it holds a {type(frame).__name__}; a data frame or an array is needed")
+        raise ValueError(f"it contains a {type(frame).__name__}; expected a data frame or an array")
     columns = nw.from_native(frame, eager_only=True).columns
     names = [name for name in columns if not is_row_number(str(name))]
     if len(names) < 3:
-        raise ValueError(f"it has {len(names)} columns; the bag id, features and the target are needed")
+        raise ValueError(f"it has {len(names)} columns; expected the bag id, at least one feature and the target")
     bag, target = ("bag", "target") if {"bag", "target"} <= set(names) else (names[0], names[-1])
     return load(frame, bag=bag, target=target, ignore=[name for name in columns if name not in names])
 
@@ -138,33 +138,33 @@ def _read_table(path: Path, trust_pickle: bool):
         return read_table(path)
     if not trust_pickle:
         raise PermissionError(
-            f"{path.name} is a pickle, which can run any code when opened; pass --trust-pickle if you trust where "
-            "it comes from, or save it as .csv or .parquet"
+            f"{path.name} is a pickle, which can run code when opened. Pass --trust-pickle if you trust its source, "
+            "or save it as .csv or .parquet."
         )
     try:
         with reading(path):
-            return pickle.loads(path.read_bytes())  # noqa: S301 (behind --trust-pickle only)
+            return pickle.loads(path.read_bytes())  # noqa: S301 (only with --trust-pickle)
     except ImportError as error:
-        raise ImportError(f"{path.name} needs what is not installed here: {error}; save it as .csv there") from error
+        raise ImportError(f"{path.name} needs a missing package: {error}; save it as .csv elsewhere") from error
 
 
 def _drop_invalid(bags: Bags, y: np.ndarray) -> tuple[Bags, np.ndarray, str]:
-    """Drop instances that hold an invalid value, and bags without others; return a note with their number."""
+    """Drop instances with an invalid value, and bags without valid instances; return a note on how many."""
     valid = ~np.isin(bags.instances, INVALID).any(axis=1)
     sizes = np.add.reduceat(valid, bags.offsets[:-1], dtype=np.int64)
     has_valid = sizes > 0
     if has_valid.sum() < 2:
-        raise ValueError("fewer than two bags have an instance without invalid values; use --invalid keep")
+        raise ValueError("Fewer than two bags have an instance without invalid values. Use --invalid keep.")
     offsets = np.concatenate([[0], np.cumsum(sizes[has_valid])])
-    note = f"{(~valid).sum():,} of {len(valid):,} instances hold 0 or -32767 and are left out, "
-    note += f"with {counted((~has_valid).sum(), 'bag')} that had no others"
+    note = f"{(~valid).sum():,} of {len(valid):,} instances contain 0 or -32767 and were dropped, "
+    note += f"and with them {counted((~has_valid).sum(), 'bag')} without other instances"
     bags = Bags(bags.instances[valid], offsets, bags.ids[has_valid], feature_names=bags.feature_names)
     return bags, y[has_valid], note
 
 
-# The rows -------------------------------------------------------------------------------------------------------------
+# Rows of the table ----------------------------------------------------------------------------------------------------
 
-# 100 x RMSE for MODIS, MISR1, MISR2; RMSE for the crops. EM-MIR and attention-MIR were copied there from other papers.
+# 100 x RMSE for MODIS, MISR1, MISR2; RMSE for the crops. The paper copied EM-MIR and attention-MIR from other papers.
 PUBLISHED = {
     "instance-MIR (mean)": {"MODIS": 10.4, "MISR1": 9.02, "MISR2": 7.61, "WHEAT": 4.96, "CORN": 24.57},
     "instance-MIR (median)": {"MODIS": 10.4, "MISR1": 8.89, "MISR2": 7.50, "WHEAT": 5.00, "CORN": 24.72},
@@ -174,9 +174,9 @@ PUBLISHED = {
     "attention-MIR": {"MODIS": 9.05, "MISR1": 7.32, "MISR2": 6.95, "WHEAT": 5.24, "CORN": 27.00},
 }
 INNER_FOLDS = 50
-# The best setting on the scoring folds; the one chosen inside the training bags; and that one with instance predictions
-# outside the range of training counted as its end, which the paper does not do: a bag out there is carried away by
-# tiny penalties.
+# "paper": the best setting on the scoring folds. "nested": the setting chosen within the training bags. "clipped": as
+# nested, but instance predictions are clipped to the training range, because with tiny penalties a bag outside has a
+# huge prediction. The paper does not clip.
 PROTOCOLS = ("paper", "nested", "clipped")
 _KERNELS = {"instance-kme-MIR (INV)": InverseMultiquadric, "instance-kme-MIR (RBF)": Gaussian}
 _POOLS = {"instance-MIR (mean)": "mean", "instance-MIR (median)": "median"}
@@ -187,7 +187,7 @@ def choose_rows(rows: list[str] | None = None) -> list[str]:
     """Check the names of rows of Table 1 and return them without repetition; all rows by default."""
     unknown = [row for row in rows or () if row not in PUBLISHED]
     if unknown:
-        raise ValueError(f"there is no row {unknown[0]!r} in Table 1; there are {', '.join(PUBLISHED)}")
+        raise ValueError(f"Table 1 has no row {unknown[0]!r}. Its rows are {', '.join(PUBLISHED)}.")
     return list(dict.fromkeys(PUBLISHED if rows is None else rows))
 
 
@@ -202,21 +202,21 @@ def run_rows(
     inner_folds: int = INNER_FOLDS,
     **options,
 ) -> Results:
-    """Run the cells of some rows for one data set; `read_row` compares them with the published numbers.
+    """Evaluate rows of the table on one data set; `read_row` compares the results with the published numbers.
 
-    Every cell trains the networks once and scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
-    kernels), and the one that leave-one-bag-out on the training bags would choose among them. So all protocols come
-    from the same folds and networks. ``inner_folds`` is D of the paper, at most the number of training bags;
-    ``options`` are passed on to `evaluate`.
+    Each cell trains the networks once. It scores all settings of the paper's grid (14 bandwidths x 16 penalties x 2
+    kernels) and the setting that leave-one-bag-out on the training bags chooses, so all protocols use the same folds
+    and networks. ``inner_folds`` is D of the paper, at most the number of training bags. ``options`` are passed to
+    `evaluate`.
     """
-    splits = make_splits(bags, repeats=repeats, folds=folds)  # refuses what cannot be split
+    splits = make_splits(bags, repeats=repeats, folds=folds)
     inner_folds = min(inner_folds, *[len(split.train) for split in splits])
     entries = table_entries(crop=DATA_SETS[name].crop, inner_folds=inner_folds, rows=rows)
     return evaluate(bags, y, entries, repeats=repeats, folds=folds, selection="paper", name=name, **options)
 
 
 def table_entries(*, crop: bool, inner_folds: int, rows: list[str]) -> list[Entry]:
-    """Return the methods of the rows. Crops have the network of the notebook (it was run on CORN), aerosol not."""
+    """Return the methods of the rows; for crops with the network of the notebook, which was run on CORN."""
 
     def pool(seed: int):
         estimator = method("instance-mean", preset="paper", random_state=seed)
@@ -237,7 +237,7 @@ def _label(row: str) -> str:
 
 
 def _settings(label: str) -> list[tuple[str, tuple[str, ...], dict]]:
-    """Return the settings of a method, each with its row of the table and the protocols that it is of."""
+    """Return the settings of a method as (row of the table, protocols, setting)."""
     if label == "instance-MIR":
         return [(row, PROTOCOLS, {"head__statistic": statistic}) for row, statistic in _POOLS.items()]
     if label in _OTHERS:  # no grid is published, so no setting is chosen
@@ -254,19 +254,18 @@ def _settings(label: str) -> list[tuple[str, tuple[str, ...], dict]]:
 
 
 def read_row(results: Results, row: str, name: str) -> dict:
-    """Return our scores and the published one for one row of the table.
+    """Return the scores of one row of the table, and its published number.
 
-    For "paper" (the best setting on the scoring folds), "nested" (the one chosen inside) and "clipped" (the same with
-    predictions clipped to the range of training) there are the mean, its standard error over repeats, and how many
-    standard errors it is above the published number.
+    For each of `PROTOCOLS`, the result has the mean score, its standard error over repeats, and its difference from the
+    published number in standard errors.
     """
     scores = results.scores(_label(row), "rmse") * DATA_SETS[name].scale
-    complete = ~np.isnan(scores).any(axis=1)  # all but failed cells
+    complete = ~np.isnan(scores).any(axis=1)  # False for failed cells
     repeats, published = np.array([repeat for repeat, _ in results.splits])[complete], PUBLISHED[row][name]
     result = {"data": name, "row": row, "published": published, "failed": int((~complete).sum())}
     for protocol in PROTOCOLS:
         settings = enumerate(_settings(_label(row)))
-        columns = [k for k, (of_row, protocols, _) in settings if of_row == row and protocol in protocols]
+        columns = [k for k, (name_of_row, protocols, _) in settings if name_of_row == row and protocol in protocols]
         if protocol == "paper":
             result["selection"] = LABELS["paper" if len(columns) > 1 else "none"]
         part = scores[complete][:, columns] if complete.any() else np.empty((0, 1))
@@ -278,32 +277,33 @@ def read_row(results: Results, row: str, name: str) -> dict:
     return result
 
 
-# As text --------------------------------------------------------------------------------------------------------------
+# Text -----------------------------------------------------------------------------------------------------------------
 
-OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as published."
-NOTE = """nested: settings chosen by leave-one-bag-out inside the training bags. Without a *, there is one setting.
-clipped: as nested, with instance predictions limited to the range of the training targets, which the paper does not do.
-± is the standard error over repeats; in brackets, the difference from the published number in standard errors.
+OPTIMISTIC = "* paper (optimistic): the best setting on the scoring folds, as in the paper."
+NOTE = """nested: the setting is chosen by leave-one-bag-out within the training bags. Rows without * have one setting.
+clipped: as nested, with instance predictions clipped to the range of the training targets, unlike in the paper.
+±: standard error over repeats. In brackets: difference from the published number in standard errors.
 EM-MIR and attention-MIR: the paper copied these numbers from other papers, which used other folds."""
 
 
 def table_text(rows: list[dict]) -> str:
-    """Return the rows of all data sets beside the published numbers, as text for a terminal."""
+    """Return the rows of all data sets and the published numbers as a text table."""
     parts = []
     for name in dict.fromkeys(row["data"] for row in rows):
-        mine = [row for row in rows if row["data"] == name]
-        columns = {"row": [row["row"] for row in mine], "published": [f"{row['published']:.2f}" for row in mine]}
+        selected = [row for row in rows if row["data"] == name]
+        columns = {"row": [row["row"] for row in selected]}
+        columns["published"] = [f"{row['published']:.2f}" for row in selected]
         for protocol in PROTOCOLS:
-            columns[protocol] = [_cell_text(row, protocol) for row in mine]
-        if any(row["failed"] for row in mine):
-            columns["cells failed"] = [str(row["failed"]) for row in mine]
+            columns[protocol] = [_cell_text(row, protocol) for row in selected]
+        if any(row["failed"] for row in selected):
+            columns["cells failed"] = [str(row["failed"]) for row in selected]
         parts.append(f"{name}, {'RMSE' if DATA_SETS[name].crop else '100 x RMSE'}\n{as_text(columns)}\n")
     has_optimistic = any(row["selection"] != "none" for row in rows)
     return "\n".join([*parts, *([OPTIMISTIC] if has_optimistic else []), NOTE])
 
 
 def _cell_text(row: dict, protocol: str) -> str:
-    """Return an error, its standard error (of several repeats) and the difference from the published number."""
+    """Return the text of an error, its standard error and its difference from the published number."""
     value, error, gap = (row[f"{protocol}{end}"] for end in ("", "_se", "_gap_in_se"))
     text = "* " if protocol == "paper" and row["selection"] != "none" else ""
     if value != value:

@@ -20,53 +20,53 @@ from threadpoolctl import ThreadpoolController
 
 from bagwise.first_use import once
 
-TOLD = "MALLOC_TRIM_THRESHOLD_"  # set when a process starts, so that it returns freed memory at once
-KEPT, USUAL = 2**28, 2**17  # bytes
-_TRIM, _MAP = -1, -3  # of mallopt(3): M_TRIM_THRESHOLD and M_MMAP_THRESHOLD
-_LARGEST_MAP = 2**25
+# The environment variable by which Dask makes its workers return freed memory to the system at once.
+TRIM_THRESHOLD = "MALLOC_TRIM_THRESHOLD_"
+MAX_FREED, LARGEST_MMAP, DEFAULT_MMAP = 2**28, 2**25, 2**17  # bytes
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 _header_lock = Lock()
 
 
-class Shared:
-    """A process-wide setting as a context: the first thread to enter applies it, the last to leave undoes it.
+class SharedSetting:
+    """Context manager of a process-wide setting: the first thread to enter applies it, the last to leave restores it.
 
-    If each thread saved and restored the value itself, a second thread would restore the value that the first set.
+    If each thread saved and restored the setting, a second thread would restore the value that the first one applied.
     """
 
     def __init__(self, setting: Callable[[], AbstractContextManager]):
         self.setting = setting
         self._lock, self._users = Lock(), 0
-        self._made: AbstractContextManager = nullcontext()
+        self._context: AbstractContextManager = nullcontext()
 
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._made = self.setting()
-                self._made.__enter__()
+                self._context = self.setting()
+                self._context.__enter__()
             self._users += 1
 
     def __exit__(self, *_) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                self._made.__exit__(None, None, None)
+                self._context.__exit__(None, None, None)
 
 
 def one_thread() -> AbstractContextManager:
     """Limit BLAS and OpenMP to one thread inside the context.
 
-    The way a sum is split among threads changes its last digits; with one thread a fit gives the same number in this
-    process, in a worker and on a cluster. The limit holds for the whole process.
+    The number of threads changes the last digits of a sum. With one thread, a fit gives the same numbers in this
+    process, in a worker and on a cluster. The limit applies to the whole process.
     """
     return _one_thread
 
 
-_one_thread = Shared(lambda: _controller().limit(limits=1))
+_one_thread = SharedSetting(lambda: _controller().limit(limits=1))
 
 
 @once
 def _controller() -> ThreadpoolController:
-    # Finding the thread pools takes milliseconds, longer than many a fit; they are loaded before the first use.
+    # Cached, because finding the thread pools takes longer than a small fit. The imports load these pools.
     import scipy.linalg  # noqa: F401
     import sklearn.utils._openmp_helpers  # noqa: F401
 
@@ -74,23 +74,23 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def kept_memory() -> Iterator[None]:
+def keep_freed_memory() -> Iterator[None]:
     """Keep up to 256 MB of freed memory inside the context, and return it to the system at the end.
 
-    Dask sets its workers to return freed memory at once. The system then clears each array of the next block before it
-    is written, and a fit needs 1.8 times as long. Other processes, and C libraries other than glibc, are not changed.
+    Workers of Dask return freed memory at once. The system must then clear the memory of each new array, and a fit
+    takes 1.8 times as long. Processes that are not Dask workers, and C libraries other than glibc, are not changed.
     """
-    library = _library() if TOLD in os.environ else None
+    library = _library() if TRIM_THRESHOLD in os.environ else None
     if library is None:
         yield
         return
-    library.mallopt(_TRIM, KEPT)
-    library.mallopt(_MAP, _LARGEST_MAP)
+    library.mallopt(M_TRIM_THRESHOLD, MAX_FREED)
+    library.mallopt(M_MMAP_THRESHOLD, LARGEST_MMAP)
     try:
         yield
     finally:
-        library.mallopt(_TRIM, int(os.environ[TOLD]))
-        library.mallopt(_MAP, USUAL)
+        library.mallopt(M_TRIM_THRESHOLD, int(os.environ[TRIM_THRESHOLD]))
+        library.mallopt(M_MMAP_THRESHOLD, DEFAULT_MMAP)
         library.malloc_trim(0)
 
 
@@ -100,25 +100,25 @@ def _library():
     return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
-def settled(device: str, *, worth: bool) -> str:
-    """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if ``worth`` is true."""
+def choose_device(device: str, *, is_large: bool) -> str:
+    """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if the work ``is_large``."""
     if device == "cpu":
         return device
     if device == "auto":
-        return "cuda" if worth and gpu() else "cpu"
+        return "cuda" if is_large and gpu() else "cpu"
     if not (isinstance(device, str) and device.partition(":")[0] == "cuda"):
-        raise ValueError(f"device must be 'cpu', 'cuda' (or 'cuda:1' and so on) or 'auto', not {device!r}")
+        raise ValueError(f"device must be 'cpu', 'cuda', 'cuda:1' (or another number) or 'auto', not {device!r}")
     if not gpu():
         try:
             import torch  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                f"device={device!r} needs torch, which is not installed. Everything works on the CPU without it: use "
-                "device='cpu', or 'auto'. For a GPU install torch with: pip install 'bagwise[torch]'"
+                f"device={device!r} needs torch, which is not installed. Install it with: pip install 'bagwise[torch]' "
+                "or use device='cpu' or 'auto'. All methods work on the CPU without torch."
             ) from error
         raise ValueError(
-            f"device={device!r} needs a GPU, but torch finds none on this machine. Everything works on the CPU without "
-            "one: use device='cpu', or 'auto' to take a GPU where there is one."
+            f"device={device!r} needs a GPU, but torch finds none on this machine. Use device='cpu', or 'auto' to use "
+            "a GPU only if there is one. All methods work on the CPU."
         )
     return device
 
@@ -134,18 +134,18 @@ def gpu() -> bool:
 
 
 @once
-def announce(what: str, place: str) -> None:
-    """Log, once per process, that this runs on a GPU."""
+def log_device(task: str, device: str) -> None:
+    """Log, once per process, that a task runs on a GPU."""
     import torch
 
-    name = torch.cuda.get_device_name(place)
-    logging.getLogger("bagwise").info("bagwise: %s on %s, %s", what, place, name)
+    name = torch.cuda.get_device_name(device)
+    logging.getLogger("bagwise").info("bagwise: %s on %s, %s", task, device, name)
 
 
 def memory_map(path: str | Path) -> np.ndarray:
     """Open a ``.npy`` file as a memory map, one thread at a time.
 
-    numpy parses its header as Python, and two threads that parse at once can end in SystemError before Python 3.11.8.
+    numpy parses the header as Python code, which before Python 3.11.8 could raise SystemError in two threads at once.
     """
     with _header_lock:
         return np.load(path, mmap_mode="r", allow_pickle=False)

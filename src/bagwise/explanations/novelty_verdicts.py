@@ -12,7 +12,7 @@ import numpy as np
 
 from bagwise.bags import Bags, check_bags
 from bagwise.bags.checks import refuse_other_names
-from bagwise.bags.training_profile import FEWEST, TrainingProfile
+from bagwise.bags.training_profile import MIN_UNITS, TrainingProfile
 from bagwise.bags.validation import label
 from bagwise.io.table_output import Table, Text
 
@@ -231,10 +231,10 @@ def why_not_judged(model) -> str | None:
             "estimator of your own; fit it again, or pass the training bags in its place: "
             "bw.novelty(training_bags, bags)"
         )
-    if profile.n_units < FEWEST:
+    if profile.n_units < MIN_UNITS:
         return (
             f"there were {profile.n_units} training bags (or groups of bags), too few to tell which distances are "
-            f"large; novelty needs at least {FEWEST}"
+            f"large; novelty needs at least {MIN_UNITS}"
         )
     return None
 

@@ -125,7 +125,7 @@ class BagModel:
         error = getattr(last_step(self), "error_", np.nan)
         if not np.isfinite(error):
             return None
-        how = "each bag left out of the last step only; settings were chosen by this error"
+        how = "leave-one-bag-out, of the last step only; settings were chosen by this error"
         return f"Held-out RMSE {np.sqrt(error):.4g} ({how})"
 
     def _lines(self) -> list[str]:

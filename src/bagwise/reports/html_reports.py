@@ -228,7 +228,7 @@ def write_report(
         labels = None if results.by is None else np.asarray(results.by["labels"])[best.bag]
         content |= {"coverage": findings.coverage_table(best, labels), "coverage_of": best.label, "level": best.level}
         places = explorer.choose_bags(best)
-        content["bags"] = list_bags(best, places, results.record["data"]["ids"], results.own_names(), bags)
+        content["bags"] = list_bags(best, places, results.record["data"]["ids"], results.column_names(), bags)
         content["bags"]["why_not"] = explore and why_not
         if bags is not None:
             content["notes"] += _shared_rows(bags)

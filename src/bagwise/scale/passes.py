@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bagwise.execution import executor_for
-from bagwise.execution.resources import kept_memory, memory_map, one_thread
+from bagwise.execution.resources import keep_freed_memory, memory_map, one_thread
 from bagwise.execution.tasks import Lost
 from bagwise.io.atomic_files import new_folder
 from bagwise.io.table_files import is_url
@@ -99,7 +99,7 @@ class _Writing(NamedTuple):
     def __call__(self, task: tuple[Path, tuple], function: Callable, *shared) -> Exception | None:
         place, call = task
         try:
-            with one_thread(), kept_memory():
+            with one_thread(), keep_freed_memory():
                 write_arrays(place, function(*call, *shared))
         except Exception as error:
             return error

@@ -20,7 +20,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from bagwise.execution import Processes, Serial
-from bagwise.execution.resources import announce, settled
+from bagwise.execution.resources import choose_device, log_device
 from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     Learner,
@@ -179,7 +179,7 @@ def train(regressor: NetworkRegressor, data: TrainingData, fold, weight, held: l
     bag_values = tuple(data.passes.each("network-targets", _bag_values, data.tasks(fold, weight, data.y)))
     learners, y_scale = _beginners(recipe, data, fold, weight, held)
     stream = RowStream(tuple(data.parts), bag_values, width, dtype, *cut_epoch(n_rows, width, dtype), recipe.seed)
-    place = "cpu" if regressor.device == "auto" else settled(regressor.device, worth=True)
+    place = "cpu" if regressor.device == "auto" else choose_device(regressor.device, is_large=True)
     executor = data.passes.executor if place == "cpu" else Serial()  # in this process, on the GPU of this machine
     n_shares, states = min(len(held), _workers(executor, len(held))), []
     for epoch in range(recipe.epochs[-1]):
@@ -252,7 +252,7 @@ def _learn_epoch(share: Share, stream: RowStream, epoch: int, recipe: Recipe, n_
     else:
         with lock:
             from bagwise.instances.networks import gpu
-        announce("training networks", place)
+        log_device("training networks", place)
         finite = gpu.learn_buffers(learners, stream.buffers(epoch), recipe, place, precision)
     return {name: np.array([getattr(learner, name) for learner in learners]) for name in STATE} | {"finite": finite}
 

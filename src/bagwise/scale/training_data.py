@@ -13,7 +13,7 @@ import numpy as np
 from bagwise.bags import Bags, bag_folds, remember_columns
 from bagwise.bags.checks import remember_profile
 from bagwise.bags.folds import unit_hash, units_of
-from bagwise.bags.training_profile import CALIBRATION, INSTANCES
+from bagwise.bags.training_profile import MAX_INSTANCES, N_CALIBRATION
 from bagwise.bags.validation import ParameterError, name_bags, numbered, warn_user
 from bagwise.execution.resources import memory_map
 from bagwise.kernels.formulas import row_keys, scale_of
@@ -275,8 +275,8 @@ class TrainingData:
     def remember_profile(self, estimator) -> None:
         """Compute the profile that `bagwise.novelty` compares new bags with, from a sample of bags."""
         few = np.zeros(len(self), dtype=bool)
-        few[np.random.default_rng(0).permutation(len(self))[:CALIBRATION]] = True
-        few[few] = np.cumsum(self.sizes[few]) <= max(INSTANCES, self.sizes[few][0])
+        few[np.random.default_rng(0).permutation(len(self))[:N_CALIBRATION]] = True
+        few[few] = np.cumsum(self.sizes[few]) <= max(MAX_INSTANCES, self.sizes[few][0])
         remember_profile(estimator, self.gather(few)._with(compared=False))
         profile, (low, high) = estimator.profile_, (self.columns.counted_low, self.columns.counted_high)
         if self.covariates is not None:

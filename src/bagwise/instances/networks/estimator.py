@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state, check_X_y, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted, validate_data
 
 from bagwise.bags.validation import one_of
-from bagwise.execution.resources import announce, settled
+from bagwise.execution.resources import choose_device, log_device
 from bagwise.first_use import lock
 from bagwise.instances.networks.cpu import (
     COLUMNS,
@@ -297,14 +297,14 @@ def _seed(random_state) -> int:
 def train_problems(problems: list[Problem], recipe: Recipe, *, device="cpu", precision="float32", n_jobs=None):
     """Train the networks of each problem by the engine of the device."""
     one_of(precision, ("float32", "tf32"), "precision")
-    place = settled(device, worth=is_worth_a_gpu(problems, recipe))
+    place = choose_device(device, is_large=is_worth_a_gpu(problems, recipe))
     if place != "cpu":
         with lock:
             import torch
 
             from bagwise.instances.networks import gpu
 
-        announce("training networks", place)
+        log_device("training networks", place)
         try:
             return gpu.train_together(problems, recipe, place, precision, n_jobs)
         except torch.OutOfMemoryError:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bagwise.execution.resources import Shared
+from bagwise.execution.resources import SharedSetting
 from bagwise.regressors.attention.network import ROWS, Data, Network, Recipe, Task, cuts
 
 LARGEST = 2**28  # numbers in the largest array of a training step; more networks are trained one group after the other
@@ -145,7 +145,7 @@ def _deterministic_kernels():
             torch.use_deterministic_algorithms(strict, warn_only=lenient)
 
 
-_deterministic = Shared(_deterministic_kernels)
+_deterministic = SharedSetting(_deterministic_kernels)
 
 
 def train(network: Network, data: Data, task: Task, starts: np.ndarray, recipe: Recipe) -> list[np.ndarray]:

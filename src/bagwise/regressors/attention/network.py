@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
-from bagwise.execution.resources import announce, one_thread, settled
+from bagwise.execution.resources import choose_device, log_device, one_thread
 from bagwise.first_use import lock, once
 from bagwise.instances.networks.cpu import announced
 from bagwise.instances.networks.estimator import WORTH
@@ -192,13 +192,13 @@ def train_members(
     task = Task.of(y, weight, splits, scales, np.repeat(blends, n_starts))
     starts = np.stack([network.initial(np.random.default_rng([recipe.seed, i])) for i in range(n_starts)] * len(blends))
     work = 6.0 * starts.size * len(data.rows) * recipe.epochs
-    device = settled(recipe.device, worth=work >= WORTH)
+    device = choose_device(recipe.device, is_large=work >= WORTH)
     if device == "cpu":
         trained = _train_by_kernels(network, data, task, starts, recipe, n_jobs)
     else:
         with lock:
             from bagwise.regressors.attention import gpu
-        announce("training networks", device)
+        log_device("training networks", device)
         trained = gpu.train(network, data, task, starts, replace(recipe, device=device))
     return [
         Member(vector.astype(np.float32), scale, float(error), int(epochs))
