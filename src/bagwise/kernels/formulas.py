@@ -491,7 +491,7 @@ class FourierFeatures(_KernelFeatures):
             self._fill(two, np.repeat(Z, 2, axis=0))
             phi[:] = two[:1]
             return
-        amplitude, half = float(np.sqrt(2 / self._width())), self.frequencies_ / 2
+        amplitude, half = float(np.sqrt(2 / phi.shape[1])), self.frequencies_ / 2
         parts = -(-len(Z) // FILLED_ROWS)
         for out, rows in zip(np.array_split(phi, parts), np.array_split(Z, parts), strict=True):
             cosine, sine = np.hsplit(out, 2)

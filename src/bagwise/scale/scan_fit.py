@@ -6,7 +6,7 @@ few sums. A head reads the rows of bags from disk, a block at a time, by its own
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -441,16 +441,15 @@ def _by_fold(fold: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 # Embeddings: a row per bag --------------------------------------------------------------------------------------------
 
 
-def _fit_embeddings(head, data: TrainingData) -> list[tuple[dict, Any, RowBlocks]]:
+def _fit_embeddings(head, data: TrainingData) -> Iterable[tuple[dict, Any, RowBlocks]]:
     """Return each setting of a head, the embedding fitted with it, and the rows of all bags."""
     settings, fitted = head.settings(), []
     embeddings = [head.embedding_for(setting) for setting in settings]
     if data.covariates is not None and not reads_covariates(embeddings[0]):
         data = data.through(Bags.without_covariates, data.names).without_covariates()
     if not all(isinstance(embedding, KernelMean) for embedding in embeddings):
-        for setting, embedding in zip(settings, embeddings, strict=True):
-            fitted.append((setting, *fit_embedding(embedding, data)))
-        return fitted
+        # One at a time, so that the head reads the rows of a setting while the system still has them in memory.
+        return ((setting, *fit_embedding(each, data)) for setting, each in zip(settings, embeddings, strict=True))
     # Kernel means of scalars: on one interval the polynomials of the longest series serve all.
     keys, longest, rows = _fit_ranges(embeddings, data), dict[tuple, KernelMean](), {}
     for key, embedding in zip(keys, embeddings, strict=True):
