@@ -32,8 +32,8 @@ Methods are sorted by their typical error.
 
 - *Pixels, clouds* is the aerosol simulation, in which a few new bags have targets far above those of training.
 - *Spread*: the target is the spread of the instances along one direction.
-- *One key instance* can be recognised by its features.
-  *One hidden instance* is linear in its own features, and the others are drawn from a wider distribution.
+- *One key instance*: the instance that decides can be recognised by its features.
+  *One hidden instance*: the target is linear in one instance, and the others have a wider distribution.
 - Methods in italics are not part of bagwise; they are described in [the league](league.md).
 
 [The benchmarks](benchmarks.md#when-each-method-wins) have the command, and [the comparison](comparison.md) has errors

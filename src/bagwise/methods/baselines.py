@@ -51,7 +51,7 @@ def boosting(*, random_state=0, n_jobs=None) -> BagPipeline:
 
 
 def forest(*, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit extremely randomised trees, a tenth of the columns tried at each split (a third is slower, not better)."""
+    """Fit extremely randomised trees, a tenth of the columns tried at each split (a third is slower and no better)."""
     return statistics(ExtraTreesRegressor(200, max_features=0.1, random_state=random_state, n_jobs=n_jobs))
 
 
@@ -66,7 +66,7 @@ register(
     *(
         Card(
             name=f"instance-{statistic}",
-            idea=f"Give every instance its bag's target, fit a network, take the {statistic} of a bag's predictions.",
+            idea=f"Give each instance its bag's target, fit a network, and take the {statistic} of the predictions.",
             question=MEAN,
             assumes="every instance is a noisy view of the target",
             cites="Ray and Craven (2005); Uriot (2019), section 3.2",
@@ -88,7 +88,7 @@ register(
     ),
     Card(
         name="aggregated",
-        idea="Replace every bag by its mean instance and fit ridge regression, its penalty by leave-one-bag-out.",
+        idea="Fit ridge regression on the mean instance of each bag; leave-one-bag-out chooses the penalty.",
         question=MEAN,
         assumes="the target depends on the mean of the bag, linearly",
         cites="Wang, Radosavljevic, Han, Obradovic, Vucetic (2008)",
@@ -100,14 +100,14 @@ register(
     ),
     Card(
         name="additive",
-        idea="Fit a network whose mean (or sum) over instances predicts the bag, by a blend of bag and instance loss.",
+        idea="Fit a network whose mean (or sum) over instances predicts the bag, with a mix of bag and instance loss.",
         question=VALUES,
         assumes="the target is an aggregate of one value per instance",
         cites="Javanmard, Chen, Mirrokni, Pouget-Abadie (2024)",
         cost="20 networks on N instances, O(N d h) per pass with h = 64, at most 200 passes",
         presets={
             "default": variant(
-                "Fit values of instances whose mean is the target; held-out bags choose the loss.", AdditiveRegressor
+                "Fit a value per instance, whose mean is the target; held-out bags choose the loss.", AdditiveRegressor
             ),
             "sum": variant(
                 "Predict the sum of the values, times the weights of instances.", AdditiveRegressor, aggregate="sum"
@@ -122,7 +122,7 @@ register(
         idea="Summarise every feature of a bag by mean, deviation, quartiles, extremes and the size of the bag, and "
         "fit boosted trees.",
         question=SHAPE,
-        assumes="the target depends on the distribution of single features, not on their dependence",
+        assumes="the target depends on the distribution of each feature, not on dependence between features",
         cites="Gärtner, Flach, Kowalczyk, Smola (2002); Friedman (2001)",
         cost="O(N d log L), then 200 trees on 7 d columns",
         presets={

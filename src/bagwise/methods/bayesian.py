@@ -21,13 +21,13 @@ def _grid(bandwidths=BANDWIDTHS) -> dict[str, list]:
 
 
 def blr(draw: str = "bags", *, random_state=0, n_jobs=None) -> EvidenceRidge:
-    """Fit Bayesian linear regression on the mean similarity to 60 landmarks; bandwidth by held-out likelihood."""
+    """Fit Bayesian linear regression on the mean similarity to 60 landmarks; held-out likelihood chooses bandwidth."""
     embedding = LandmarkMean(landmarks=LANDMARKS, draw=draw, random_state=random_state)
     return EvidenceRidge(embedding, grid=_grid(), random_state=random_state, n_jobs=n_jobs)
 
 
 def shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> Shrinkage:
-    """Fit the rows of blr, shrunk by bag size; bandwidth and penalty by held-out likelihood."""
+    """Shrink the rows of blr, small bags more; held-out likelihood chooses bandwidth and penalty."""
     embedding = LandmarkMean(landmarks=LANDMARKS, random_state=random_state)
     return Shrinkage(embedding, prior=prior, grid=_grid(BANDWIDTHS[1:5]), random_state=random_state, n_jobs=n_jobs)
 
@@ -39,7 +39,7 @@ def bdr(prior: str = "kernel", *, random_state=0, n_jobs=None) -> SampledShrinka
 
 
 def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None) -> BagPipeline:
-    """Fit instance-kme with a bag-size aware second stage: the future work (b) of Uriot (2019).
+    """Fit instance-kme with a second stage that shrinks small bags more: the future work (b) of Uriot (2019).
 
     The epochs of the networks are judged as in instance-kme, in closed form; shrinkage would be refitted for each.
     """
@@ -53,7 +53,7 @@ def instance_kme_shrinkage(prior: str = "kernel", *, random_state=0, n_jobs=None
 
 
 def aggregate_gp(features=FourierFeatures, *, random_state=0, n_jobs=None) -> AggregateGP:
-    """Fit 256 random Fourier features; kernel and bandwidth by the evidence. It also fits out of core."""
+    """Use 256 Fourier features; the evidence chooses kernel and bandwidth. It also fits data larger than memory."""
     phi = features(256, linear=False, random_state=random_state)
     return AggregateGP(phi, random_state=random_state, n_jobs=n_jobs)
 
@@ -93,7 +93,7 @@ register(
     ),
     Card(
         name="shrinkage",
-        idea="Shrink the embedding of a bag, and widen its uncertainty, the more the fewer instances it has.",
+        idea="Shrink the embedding of a bag and widen its uncertainty, more for bags with fewer instances.",
         question=SIZES,
         assumes="the target is a smooth function of the distribution that the instances of the bag are drawn from",
         cites=LAW,
@@ -115,7 +115,7 @@ register(
     ),
     Card(
         name="instance-kme-shrinkage",
-        idea="Embed each bag's out-of-fold instance predictions at landmarks, shrunk by how many there are.",
+        idea="Embed each bag's out-of-fold instance predictions at landmarks, and shrink small bags more.",
         question=SIZES,
         assumes="instances predict the target, and a small bag shows little of their distribution",
         cites=f"Uriot (2019), future work; {LAW}",

@@ -1,4 +1,4 @@
-"""The catalogue: every method by name, with what it assumes, where it comes from and how to make it."""
+"""The catalogue of methods: the name, assumptions, source and factory of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUESTIONS = (RECOMMENDED, MEAN, SHAPE, VALUES, FEW, SIZES)
 
 @dataclass(frozen=True)
 class Card:
-    """Description of a method: what it assumes, where it comes from, and how to build it.
+    """Description of a method: its assumptions, source and factories.
 
     Attributes
     ----------

@@ -15,12 +15,12 @@ from bagwise.methods.instance_kme import default_network
 from bagwise.regressors import BagPipeline, EmbeddingRidge, MeanRegressor, RidgePath
 from bagwise.regressors.pipeline import SLACK, scaled
 
-# Lengths in units of the spread. Szabó's kernels by name; a parameter that is no length is made from one.
+# Szabó's kernels, as functions of a length in units of the spread.
 KERNELS = {
     "gaussian": k.Gaussian,
     "exponential": lambda length: k.Exponential(float(np.sqrt(length / 2))),  # exp(-r / 2θ²)
     "cauchy": k.Cauchy,
-    "student": lambda length: k.Student(min(length, 2.0)),  # an exponent; above 2 it is no kernel
+    "student": lambda length: k.Student(min(length, 2.0)),  # an exponent; above 2 it is not positive definite
     "polynomial-2": lambda length: k.Polynomial(length, 2),
     "polynomial-3": lambda length: k.Polynomial(length, 3),
     "rational-quadratic": lambda length: k.RationalQuadratic(length**2),  # θ is a squared length
@@ -31,7 +31,7 @@ KERNELS = {
 LENGTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 FIRST = [k.Gaussian(1.0), k.Gaussian(3.0), k.InverseMultiquadric(0.5), k.InverseMultiquadric(1.0)]
 SECOND = [k.Linear(), *map(k.InverseMultiquadric, (0.5, 1.0, 3.0))]
-# A wide second kernel is one minus rounding: what is below 1e-9 of it is not signal.
+# The values of a wide second kernel are almost equal, and differences below 1e-9 are rounding, so no smaller penalties.
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -9.5, -0.5))
 
 
@@ -56,7 +56,7 @@ def second_kernel(**options) -> BagPipeline:
 
 
 def linear_kme(*names: str, random_state=0, n_jobs=None) -> BagPipeline:
-    """Use the inner product of the embeddings as second kernel: a bag is the mean of h(instance), so it is additive."""
+    """Use the inner product of the embeddings as second kernel: a prediction is a mean of h(instance), so additive."""
     grid = {"kernel": kernel_grid(*(names or ("gaussian", "inverse-multiquadric")))}
     return scaled(EmbeddingRidge(NystroemMean(random_state=random_state), RidgePath(), grid=grid))
 
@@ -143,7 +143,7 @@ register(
         cost="D networks on N instances; then O(N log L)",
         presets={
             "default": quantile,
-            "linear": variant("Ridge on the quantiles themselves.", quantile, second=[k.Linear()]),
+            "linear": variant("Fit ridge regression on the quantiles themselves.", quantile, second=[k.Linear()]),
         },
         search_space={"head__embedding__embedding__quantiles": [20, 100]},
     ),
@@ -152,15 +152,15 @@ register(
         idea="Compare bags by the Wasserstein distance of their projections onto random directions, and fit kernel "
         "ridge regression.",
         question=SHAPE,
-        assumes="the target depends on how the instances are distributed; distances between features mean something",
+        assumes="the target depends on how the instances are distributed; distances between instances are meaningful",
         cites="Meunier, Pontil, Ciliberto (2022)",
         cost="O(M N log L), M = 200 directions",
         presets={
             "default": sliced,
             "paper": variant(
-                "100 directions and 100 quantiles, as in the source.", sliced, directions=100, quantiles=100, slack=None
+                "Use 100 directions and quantiles, as in the source.", sliced, directions=100, quantiles=100, slack=None
             ),
-            "sw1": variant("The distance SW_1 in place of SW_2.", sliced, distance="l1"),
+            "sw1": variant("Use the distance SW_1 in place of SW_2.", sliced, distance="l1"),
         },
         search_space={"head__embedding__embedding__directions": [50, 200, 500]},
     ),

@@ -16,21 +16,21 @@ from bagwise.kernels import FourierFeatures, Gaussian, InverseMultiquadric
 from bagwise.methods.catalogue import RECOMMENDED, Card, register, variant
 from bagwise.regressors import BagPipeline, EmbeddingRidge, PredictionBlend, RidgePath
 
-# Chosen on the simulations, never on one data set: a network seldom needs more, and the candidates come free.
+# More epochs seldom helped on the simulations. Candidates cost nothing: a network passes through each of them.
 EPOCHS = (5, 10, 20, 40, 80)
-# The grid of the paper, in units of the label, and what it does with instances.
+# The grid of the paper, in units of the label, and its treatment of instances.
 PAPER_BANDWIDTHS = tuple(float(theta) for theta in range(10, 150, 10))
 PAPER_PENALTIES = tuple(10.0**-e for e in range(1, 17))
 AS_PUBLISHED = {"weighting": "instance", "beyond": "regressor"}
 # Ours, in standard deviations of the predictions.
 BANDWIDTHS = (0.5, 1.0, 2.0, 4.0, 8.0)
 KERNELS = tuple(kernel(b) for kernel in (Gaussian, InverseMultiquadric) for b in BANDWIDTHS)
-# With less, a function that fits the training bags swings wildly where few predictions lie: no left-out bag shows it.
+# A smaller penalty lets the function oscillate where few predictions lie, which the left-out error does not show.
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -5.5, -0.5))
 # Columns beyond which ridge regression on all of them takes longer than the networks.
 WIDE = 1000
 RIDGE_KERNELS = (*map(Gaussian, BANDWIDTHS), *map(InverseMultiquadric, BANDWIDTHS[2:]))
-# Of random-feature ridge; with less, the order in which rows are added up would show in the ninth digit.
+# For random-feature ridge. With smaller penalties the order of the rows would change the ninth digit.
 RIDGE_PENALTIES = tuple(float(f"1e{e}") for e in range(-6, 1))
 
 
@@ -126,7 +126,7 @@ register(
         question=RECOMMENDED,
         assumes="instances predict the target; how to combine them depends on their distribution in the bag",
         cites="Uriot (2019)",
-        cost="D networks on N instances; then O(N r), r about 50",
+        cost="D networks on N instances; then O(N r) for a kernel series of length r, about 50",
         presets={
             "default": default,
             "single": single,

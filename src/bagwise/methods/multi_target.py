@@ -22,7 +22,7 @@ class MultiTarget(BagModel, RegressorMixin, BaseEstimator):
     """One model per target, all of the same method, seed and folds.
 
     A bag whose target is missing (NaN) in one column is left out of that model alone. Folds depend on the ids of the
-    bags, so targets that the same bags have are fitted on the same folds.
+    bags, so targets observed in the same bags use the same folds.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class MultiTarget(BagModel, RegressorMixin, BaseEstimator):
         columns, names = _as_targets(y, bags)
         n = len(self.estimators_)
         if len(names) != n:
-            raise ParameterError("y", f"y has {len(names)} targets, the model {n}; give the same columns")
+            raise ParameterError("y", f"y has {len(names)} targets, but the model {n}; pass the same columns")
         weights = check_weights(sample_weight, bags)
         pairs = zip(self.estimators_, columns.T, strict=True)
         return float(np.mean([model.score(*_with_target(bags, column, weights)) for model, column in pairs]))
@@ -116,7 +116,7 @@ def _with_target(bags: Bags, column: np.ndarray, weights) -> tuple:
 
 def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
     """Return the targets as columns of numbers, NaN where one is missing, and their names."""
-    if hasattr(y, "loc") and hasattr(y, "columns"):  # pandas: by the ids of the bags, where its index holds them
+    if hasattr(y, "loc") and hasattr(y, "columns"):  # pandas: align by bag id if the index contains the ids
         names, columns = [str(name) for name in y.columns], [y[name] for name in y.columns]
     else:
         y, headers = unframe(y, "y")

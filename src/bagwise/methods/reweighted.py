@@ -50,7 +50,7 @@ def reweighted(weighting, *, network=False, rounds: int = 100, random_state=0, n
     return scaled(Reweighting(regressor, weighting=weighting, rounds=rounds, random_state=random_state))
 
 
-NETWORK = {"network": True, "rounds": 15}  # one is trained in every round, and the gain is made in the first few
+NETWORK = {"network": True, "rounds": 15}  # each round trains a network, and the first few bring most of the gain
 GATED = Mixture("gated", gate=Gate(8).set_params(random_state=None))  # the seed is that of the method
 
 
@@ -61,7 +61,7 @@ def bmir(*, random_state=0, n_jobs=None, **options) -> BagPipeline:
 
 def weighted_kme(*, random_state=0, n_jobs=None, use="both") -> AttentionWeighted:
     """Weight the loss and the embedding of instance-kme by cross-fitted attention; left-out bags choose how much."""
-    # No offset: the mean that it adds would have to be weighted, too.
+    # No offset, because it would add the unweighted mean.
     head, judge = second_stage(KERNELS, offset="none"), second_stage(KERNELS[:5:2], offset="none")
     learner = default_network(random_state=random_state)
     stage = OutOfFold(learner, judge=judge, random_state=random_state, n_jobs=n_jobs)
@@ -83,7 +83,7 @@ register(
                 "The exemplar is the mean of the members of the cluster in the bag.", cluster, relevance="members"
             ),
             "mixture": variant(
-                "Clusters are Gaussians, and every instance belongs in part.", cluster, relevance="mixture"
+                "Weight instances by their probability in Gaussian clusters.", cluster, relevance="mixture"
             ),
             "training-error": variant(
                 "The cluster is chosen by its training error, as in the source.", cluster, choice="training"
@@ -94,14 +94,14 @@ register(
     ),
     Card(
         name="salience",
-        idea="Learn instance weights for each bag and a ridge on the weighted mean, alternately.",
+        idea="Alternate between learning instance weights per bag and ridge regression on the weighted means.",
         question=FEW,
         assumes="the target is linear in some weighted combination of the instances",
         cites="Wagstaff, Lane (2007); Pappas, Popescu-Belis (2014)",
         cost="O(N d + B d²) per round",
         presets={
             "default": salience,
-            "uniform": variant("Instances of new bags weigh the same, as in the source.", salience, "uniform"),
+            "uniform": variant("Give the instances of new bags equal weights, as in the source.", salience, "uniform"),
         },
         search_space={"head__smoothness": [0.01, 0.1, 1.0, 10.0], "head__penalty": [1e-4, 1e-3, 1e-2]},
         gives=("weights",),
@@ -148,8 +148,8 @@ register(
         assumes="one latent instance determines the target, and features say which instance is likely",
         cites="Wang, Lan, Vucetic (2012)",
         cost="about 15 small networks on N instances",
-        # On the sets of Wang et al. gated mixing is as good as uniform mixing, where a gate has nothing to learn; where
-        # the features do tell which instances count, it is far better.
+        # On the data of Wang et al., where a gate has nothing to learn, gated mixing is as good as uniform mixing; if
+        # the features show which instances are relevant, it is far better.
         presets={
             "default": variant(
                 "Fit a network and a learned gate, which weights the median of a new bag.", reweighted, GATED, **NETWORK
@@ -167,7 +167,7 @@ register(
     ),
     Card(
         name="bmir",
-        idea="Draw the primary instance of each bag and a linear function by Gibbs; a forest finds it in new bags.",
+        idea="Sample the primary instances and a linear function by Gibbs sampling; a forest finds them in new bags.",
         question=FEW,
         assumes="one instance of every bag determines the target, linearly, and its features identify it",
         cites="Park, Wang, Lim, Xiao, Lu, Wang (2020)",
@@ -199,7 +199,7 @@ register(
             ),
             "gated": variant("Fit gated attention, with one look at the bag.", AttentionRegressor, pooling="gated"),
             "moments": variant(
-                "Add mean, variance and skewness of every feature for the head.", AttentionRegressor, moments=3
+                "Pass mean, variance and skewness of every feature to the head as well.", AttentionRegressor, moments=3
             ),
         },
         search_space={"looks": [1, 2, 3, 4], "moments": [0, 1, 2, 3], "read": [(32,), (64,), (64, 64)]},
