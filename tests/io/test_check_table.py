@@ -114,6 +114,6 @@ def test_what_is_ignored_on_purpose_is_no_finding(frame):
 def test_repeated_rows_are_a_note_where_folds_are_given(frame):
     copies = pd.concat([frame, frame.assign(site=frame.site + "2")], ignore_index=True)
     copies["k"] = copies.site.str[0].map({"a": 0, "b": 1, "c": 2})
-    assert "Keep such bags together" in findings(copies, "warning", ignore="k")[0]
+    assert "Keep bags that share rows together" in findings(copies, "warning", ignore="k")[0]
     assert findings(copies, "warning", fold="k") == []
     assert "100 % of the instances" in findings(copies, "note", fold="k")[0]
