@@ -35,7 +35,7 @@ from bagwise.intervals.order_statistics import (
     unit_shares,
     units_needed,
 )
-from bagwise.intervals.scales import BagQuantiles, BagScale, Constant, Fitted, fold_quantiles, model_std
+from bagwise.intervals.scales import BagQuantiles, BagScale, Constant, Fitted, ModelStd, fold_quantiles, model_std
 from bagwise.regressors.pipeline import BagModel, first_step
 
 # Minimum number of bags (groups), so that two remain for training after those held out for scores and for the scale.
@@ -223,7 +223,7 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
             fitted = self._fit_apart(BagQuantiles(level=self.level), method, bags, y, weights, calibration)
             self.quantiles_ = fold_quantiles(*fitted)
         elif self._scale_is("none"):
-            self.scale_ = Constant()
+            self.scale_: Constant | ModelStd | Fitted = Constant()
         elif self._scale_is("std"):
             self.scale_ = model_std(calibration.left_out, scored)
         else:

@@ -112,7 +112,8 @@ class TrainingData:
                 parts.append(Partition(chunk.name, chunk.n_rows, len(bags), bags, {}))
                 loaded.append(bag_arrays(bags, chunk.y, chunk.weight, chunk.first))
         else:
-            runs, layout, spread, n_rows = join_chunks(scan), scan.layout, NO_HASHES, 0
+            spread: np.ndarray | None = NO_HASHES
+            runs, layout, n_rows = join_chunks(scan), scan.layout, 0
             tasks = list(zip(runs, np.cumsum([0, *(run.n_rows for run in runs)]).tolist(), strict=False))
             if len(runs) > 1:
                 spread, n_rows = find_spread_bags(passes.each("bag-hashes", count_hashes, tasks, layout))
