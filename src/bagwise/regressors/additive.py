@@ -1,4 +1,4 @@
-"""A bag's prediction as the mean or sum of a network's values of its instances."""
+"""A regressor whose prediction is the mean or sum of a network's values of the instances."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
 
         λ (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - y_i)²  =  (ŷ_i - y_i)² + (1 - λ) Σ_l s_il (h(x_il) - ŷ_i)².
 
-    With λ = 1 only the mean of the values has to be right: correct where the target is an aggregate, and hard to learn
+    With λ = 1 only the mean of the values is fitted, which is correct if the target is an aggregate, but hard to learn
     from few bags. With λ = 0 each instance has its bag's target, as in `instance-mean`. The right-hand side is the loss
     of bags plus a penalty on the variance of the values within a bag; λ sets its strength.
 
-    A network is trained for each λ of ``blends`` and each fold of bags, without the fold, and stopped early by it. The
+    For each λ of ``blends`` and each fold, a network is trained without the fold and stopped early by its error. The
     λ with the smallest error on held-out bags is chosen, and its networks are averaged.
 
     Parameters
@@ -38,7 +38,7 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
     hidden : tuple of int, default=(64,)
         Units of the hidden layers of h; () is a linear h.
     aggregate : {"mean", "sum"}, default="mean"
-        Which aggregate of the instances' values the target is. For "sum", ŷ_i = Σ_l w_il h(x_il), with w the weights
+        How the values of the instances are aggregated. For "sum", ŷ_i = Σ_l w_il h(x_il), with w the weights
         of the instances (their exposure: population, area), or 1. h is then fitted to the rates y_i / Σ_l w_il, each
         bag with the weight Σ_l w_il: the variance of a sum is assumed to grow with the total weight.
     blends : sequence of float from 0 to 1, default=(1.0, 0.9, 0.5, 0.0)
@@ -74,8 +74,8 @@ class AdditiveRegressor(ExposureMixin, BagRegressor):
 
     Notes
     -----
-    The errors that choose λ are those at which the networks were stopped, so they are slightly too small, for all λ
-    alike. Features outside the training range are clipped to it.
+    The errors that choose λ also stopped the networks, so they are slightly too small, about equally for
+    each λ. Features outside the training range are clipped to it.
 
     Examples
     --------

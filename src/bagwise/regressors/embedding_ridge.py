@@ -22,7 +22,7 @@ from bagwise.metrics import absolute, get_metric
 from bagwise.regressors.pipeline import SLACK, AdditiveMixin, BagRegressor, EmbeddingGrid
 from bagwise.regressors.ridge_path import RidgePath
 
-FAR = 0.1  # of the range of training predictions: farther out, predictions of bags are unreliable
+FAR = 0.1  # share of the range of training predictions; farther outside, predictions of bags are unreliable
 
 
 class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
@@ -47,9 +47,9 @@ class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
     grid : dict, optional
         Lists of values for parameters of the embedding, among which the left-out error chooses.
     offset : {"none", "mean", "median"}, default="none"
-        What the penalty shrinks the prediction of a bag towards: a constant; or, for bags of instance predictions,
-        their mean or median, to which the head learns what to add. With the median the prediction is no sum over
-        instances.
+        Value towards which the penalty shrinks a prediction: a constant ("none"), or the mean or median of the bag's
+        instance predictions, to which the head learns a correction. With the median the prediction is not a sum
+        over instances.
     slack : float or None, default=0.5
         How far a prediction may lie outside the training targets, as a share of their range; None for no limit.
 
@@ -165,9 +165,9 @@ class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
         if far.any():
             warn_user(
                 f"{name_bags(bags.ids, bags_of(far, bags.offsets))} instance predictions of up to "
-                f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, where training had {low:.6g} to "
-                f"{high:.6g}: with a small penalty the prediction of the bag may be far off; use "
-                "KernelMean(beyond='clip')"
+                f"{values[far][np.abs(values[far] - (low + high) / 2).argmax()]:.6g}, far outside the training "
+                f"range of {low:.6g} to {high:.6g}. With a small penalty the prediction may be far off. Use "
+                "KernelMean(beyond='clip') to clip them."
             )
 
     def leave_one_out_error(self, bags, y, sample_weight=None) -> float:
@@ -190,12 +190,12 @@ ROUNDS = 30  # of reweighted least squares, for absolute errors
 def blend_weights(
     Z: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None, metric: str = "rmse"
 ) -> np.ndarray:
-    r"""Return the weights of least squared error, min ‖y - Z w‖² over w ≥ 0 with Σ w = 1, or of least absolute error.
+    r"""Return the weights w ≥ 0 with Σ w = 1 that minimise the squared error ‖y - Z w‖², or the absolute error.
 
     As Σ w = 1, y - Z w = E w with the errors E = y 1ᵀ - Z. Let v minimise ‖E v‖² + (1ᵀv - 1)² over v ≥ 0, a problem
-    of non-negative least squares. Along a direction u with Σ u = 1 its least value is a / (a + 1), a = ‖E u‖², which
-    grows with a: so v is parallel to w, and w = v / Σ v exactly. Absolute errors are squared errors weighted by one
-    over the absolute residual of the round before.
+    of non-negative least squares. Along a direction u with Σ u = 1 its minimum is a / (a + 1), a = ‖E u‖², which
+    grows with a. So v is parallel to w, and w = v / Σ v exactly. Absolute errors are minimised by squared errors
+    weighted by one over the absolute residual of the previous round.
 
     Parameters
     ----------

@@ -104,10 +104,10 @@ class ClusterRegressor(BagRegressor):
             return segment_softmax(_log_posterior(self.mixture_, bags.instances)[:, cluster], bags.offsets)
         if self.relevance == "nearest":
             return best_of_bag(bags, -squared_distances(bags.instances, self.centres_[[cluster]])[:, 0])
-        marked = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
-        total = segment_sum(marked, bags.offsets)
-        empty = bags.expand(total == 0)
-        return np.where(empty, 1.0, marked) / bags.expand(np.where(total == 0, bags.sizes, total))
+        is_member = (squared_distances(bags.instances, self.centres_).argmin(axis=1) == cluster).astype(np.float64)
+        n_members = segment_sum(is_member, bags.offsets)
+        empty = bags.expand(n_members == 0)
+        return np.where(empty, 1.0, is_member) / bags.expand(np.where(n_members == 0, bags.sizes, n_members))
 
 
 def _log_posterior(mixture: GaussianMixture, X: np.ndarray) -> np.ndarray:
@@ -132,8 +132,8 @@ class SalienceRegressor(BagRegressor):
     Parameters
     ----------
     smoothness : float, default=1.0
-        ε₁, in units of the variance s² of the targets: 0 puts all weight where the target is met, large values make
-        the weights equal. The source does not state its regulariser.
+        ε₁, in units of the variance s² of the targets: with 0 the weighted mean fits the target as closely as it can,
+        large values make the weights equal. The source does not state its regulariser.
     penalty : float, default=1e-3
         ε₂, times the number of bags, on standardised features.
     new_bags : {"learned", "uniform"}, default="learned"
@@ -142,7 +142,7 @@ class SalienceRegressor(BagRegressor):
     rounds : int, default=50
         Maximum number of rounds.
     tolerance : float, default=1e-6
-        Stop when the objective falls by a smaller share of its value.
+        Stop when the relative decrease of the objective is smaller.
 
     Attributes
     ----------
@@ -225,8 +225,8 @@ class SalienceRegressor(BagRegressor):
             values = linear(bags.instances.astype(np.float64), head.coef_, head.intercept_)
             psi = simplex_weights(values, z, bags.offsets, self.smoothness)
             fitted = segment_sum(psi * values, bags.offsets)
-            rough = segment_sum(psi**2, bags.offsets)
-            loss = np.sum(weight * ((z - fitted) ** 2 + self.smoothness * rough))
+            roughness = segment_sum(psi**2, bags.offsets)
+            loss = np.sum(weight * ((z - fitted) ** 2 + self.smoothness * roughness))
             loss += self.penalty * np.count_nonzero(weight) * head.coef_ @ head.coef_
             path.append(float(loss))
             if previous - loss <= self.tolerance * abs(loss):

@@ -37,8 +37,8 @@ ROW_BY_ROW = partial(np.einsum, "ij,j...->i...")  # a row does not depend on the
 class Gate(BaseEstimator):
     r"""Gate π_il = exp g(x_il) / Σ_m exp g(x_im), g linear or a network with one hidden layer of tanh units.
 
-    Trained on soft targets γ (the responsibilities of a mixture) by L-BFGS on the penalised cross entropy, bag i
-    counting for the share a_i (Σ a_i = 1):
+    Trained on soft targets γ (the responsibilities of a mixture) by L-BFGS on the penalised cross entropy, in which
+    bag i has the weight a_i (Σ a_i = 1):
 
         minimise  - Σ_i a_i Σ_l γ_il log π_il  +  penalty/2 ‖θ‖²
 
@@ -87,21 +87,21 @@ class Gate(BaseEstimator):
 
         start = self if start is None else start
         result = minimize(loss, start.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
-        # So few steps end before the optimum, at a point that depends on rounding, and each round of EM would amplify
-        # that a thousandfold. Six decimals agree between CPUs.
+        # These few steps stop before the optimum, at a point that depends on rounding, and each round of EM would
+        # amplify the difference a thousandfold. So round to six decimals, which agree between CPUs.
         self.theta_ = np.round(result.x, 6)
         return self
 
     def begin(self, bags: Bags) -> Gate:
-        """Set equal chances and the initial weights of `fit`."""
-        self.centre_, self.scale_ = mean_and_scale(bags.instances, constant=np.inf)  # a constant says nothing
+        """Set equal probabilities and the initial parameters of `fit`."""
+        self.centre_, self.scale_ = mean_and_scale(bags.instances, constant=np.inf)  # ignore constant features
         d = bags.n_features
         inner = np.random.default_rng(self.random_state).normal(size=(d + 1) * self.hidden)
         self.theta_ = np.concatenate([inner / np.sqrt(d), np.zeros(self.hidden or d)])
         return self
 
     def chances(self, bags: Bags) -> np.ndarray:
-        """Return π of each instance; the chances of a bag sum to one."""
+        """Return the probability π of each instance; they sum to one in each bag."""
         rows = (bags.instances - self.centre_) / self.scale_
         return segment_softmax(self._score(self.theta_, rows)[0], bags.offsets)
 
@@ -146,7 +146,7 @@ class Task:
         return (self.bags.expand(self.y) - predictions) ** 2
 
     def fit(self, regressor, weights: np.ndarray, *, soft: bool, random_state: int):
-        """Return a fitted clone of the regressor, which must take weights if they do more than select (``soft``)."""
+        """Return a fitted clone of the regressor; it must take ``sample_weight`` if the weights are ``soft``."""
         bags, largest = self.bags, segment_max(weights, self.bags.offsets)
         used = (weights > NEGLIGIBLE * bags.expand(largest)) & bags.expand(self.share > 0)
         total = (weights * bags.expand(self.share))[used]
@@ -154,14 +154,14 @@ class Task:
         equal = np.ptp(total) <= 1e-12
         bag_of_row = bags.expand(np.arange(len(bags)))[used]
         regressor = seeded(clone(regressor), random_state)
-        extra = fit_options(regressor, sample_weight=None if equal else total, groups=bag_of_row)
-        weighed = any(name.endswith("sample_weight") for name in extra)
-        if not (equal or weighed) and (soft or np.ptp(self.share) > 0):
+        options = fit_options(regressor, sample_weight=None if equal else total, groups=bag_of_row)
+        takes_weights = any(name.endswith("sample_weight") for name in options)
+        if not (equal or takes_weights) and (soft or np.ptp(self.share) > 0):
             raise ValueError(
-                f"{type(regressor).__name__} takes no sample_weight, which is how instances are weighed here; "
-                "use a regressor that does, or weighting=Primary(), which only selects"
+                f"{type(regressor).__name__} takes no sample_weight, but the instances are weighted. Use a "
+                "regressor that takes sample_weight, or weighting=Primary(), which only selects instances."
             )
-        return regressor.fit(bags.instances[used], self.y[bag_of_row], **extra)
+        return regressor.fit(bags.instances[used], self.y[bag_of_row], **options)
 
 
 def in_double(bags: Bags) -> Bags:
@@ -170,7 +170,7 @@ def in_double(bags: Bags) -> Bags:
 
 @dataclass(frozen=True)
 class Step:
-    """The objective of the predictions, the weights for the next fit, and what the next step needs of this one."""
+    """Result of one step: the objective, the weights for the next fit, and the state that the next step needs."""
 
     objective: float
     weights: np.ndarray
@@ -222,10 +222,10 @@ class Primary(BaseEstimator):
 class Pruning(BaseEstimator):
     """Weighting that drops in each round the instances predicted farthest from the median of their bag.
 
-    The largest bag keeps n ← ⌊(1 - rate) n⌋ instances in each round, and each other bag the same fraction of its own,
-    at least one. The objective is the mean squared error of the medians of the remaining instances; when it no longer
-    falls, the loop ends and goes back one round. The weights of the remaining instances of a bag are equal, which is
-    what the resampling of the "balanced" version does on average.
+    In each round the largest bag keeps n ← ⌊(1 - rate) n⌋ instances, and each other bag the same fraction of its
+    instances, at least one. The objective is the mean squared error of the medians of the remaining instances; when it
+    no longer falls, the loop ends and goes back one round. The remaining instances of a bag have equal weights, as the
+    resampling of the "balanced" version has on average.
 
     Parameters
     ----------
@@ -322,9 +322,9 @@ class Mixture(BaseEstimator):
         bags, errors = task.bags, task.errors(predictions)
         variance = self.variance or max(self.floor, float(bags.expand(task.share) @ (weights * errors)))
         gate = self._fit_gate(task, weights, last)
-        chances = task.bags.shares() if gate is None else gate.chances(bags)
-        with np.errstate(divide="ignore"):  # a chance of exactly zero
-            joint = np.log(chances) - 0.5 * (errors / variance + np.log(2.0 * np.pi * variance))
+        prior = task.bags.shares() if gate is None else gate.chances(bags)
+        with np.errstate(divide="ignore"):  # a probability can underflow to zero
+            joint = np.log(prior) - 0.5 * (errors / variance + np.log(2.0 * np.pi * variance))
         top = segment_max(joint, bags.offsets)
         likelihood = np.exp(joint - bags.expand(top))
         total = segment_sum(likelihood, bags.offsets)
@@ -337,14 +337,14 @@ class Mixture(BaseEstimator):
             return None
         gate = clone(self.gate) if self.gate is not None else Gate(8)
         if last is None:
-            return gate.begin(task.bags)  # a fit to equal weights would shrink the network to zero
+            return gate.begin(task.bags)  # fitting to equal weights would shrink the network to zero
         return gate.fit(task.bags, weights, share=task.share, start=last.gate)
 
 
 class Reweighting(BagRegressor):
     r"""Regressor on weighted instances, alternating with weighting the instances by its predictions.
 
-    Each instance has the target of its bag, but some instances say nothing about it. From weights 1/L_i,
+    Each instance has the target of its bag, but not every instance is informative. Starting from weights 1/L_i, repeat
 
         f ← fit on (x_il, y_i) with weights γ_il;    γ ← weighting(f, y)
 
@@ -357,7 +357,7 @@ class Reweighting(BagRegressor):
     Parameters
     ----------
     regressor : regressor, default=LinearRegression()
-        scikit-learn regressor of instances; one without ``sample_weight`` can only select (`Primary`).
+        scikit-learn regressor of instances; without ``sample_weight`` it can be used only with `Primary`.
     weighting : Primary, Pruning or Mixture, default=Mixture()
         How predictions become weights.
     rule : {"median", "mean", "prime"}, default="median"
@@ -375,7 +375,7 @@ class Reweighting(BagRegressor):
     regressor_, weights_ : fitted regressor, ndarray of shape (n_instances,)
         The regressor of standardised targets, and the weights of its fit, which sum to one in each bag.
     objective_ : ndarray
-        The objective after each round of the best start; the last may be worse, and was not kept.
+        The objective after each round of the best start; the last may be worse, and its fit is then not used.
     variance_, gate_ : float, Gate
         s² in units of the variance of y, and the gate, of a mixture; else None.
 
@@ -438,12 +438,12 @@ class Reweighting(BagRegressor):
         predictions = self.predict_instances(bags)
         if self.gate_ is None:
             return (segment_median if self.rule == "median" else segment_mean)(predictions, bags.offsets)
-        chances = self.gate_.chances(bags)
+        probability = self.gate_.chances(bags)
         if self.rule == "median":
-            return segment_weighted_median(predictions, chances, bags.offsets)
+            return segment_weighted_median(predictions, probability, bags.offsets)
         if self.rule == "prime":
-            chances = best_of_bag(bags, chances)
-        return segment_sum(chances * predictions, bags.offsets)
+            probability = best_of_bag(bags, probability)
+        return segment_sum(probability * predictions, bags.offsets)
 
     def predict_instances(self, bags) -> np.ndarray:
         """Return f of each instance, in units of y."""
@@ -451,7 +451,7 @@ class Reweighting(BagRegressor):
         return self.centre_ + self.scale_ * np.asarray(predictions, dtype=np.float64)
 
     def instance_weights(self, bags) -> np.ndarray:
-        """Return the probability π of each instance by the gate, or else its weight in the prediction of its bag."""
+        """Return π of each instance if there is a gate, otherwise its weight in the prediction of its bag."""
         bags = self._checked(bags)
         if self.gate_ is not None:
             return self.gate_.chances(bags)
@@ -471,16 +471,16 @@ class Reweighting(BagRegressor):
 
     def _run(self, task: Task, weighting, weights) -> tuple:
         """Iterate from one start; return regressor, weights and step of the best round, and the objective per round."""
-        plain = LinearRegression() if self.regressor is None else self.regressor
+        unfitted = LinearRegression() if self.regressor is None else self.regressor
         best, step, path = None, None, []
         while len(path) < self.rounds:
-            regressor = task.fit(plain, weights, soft=weighting.soft, random_state=self.random_state)
+            regressor = task.fit(unfitted, weights, soft=weighting.soft, random_state=self.random_state)
             step = weighting.step(task, np.asarray(regressor.predict(task.bags.instances)), weights, step)
             path.append(step.objective)
-            fall = np.inf if best is None else best[2].objective - step.objective
-            if fall > 0:
+            decrease = np.inf if best is None else best[2].objective - step.objective
+            if decrease > 0:
                 best = regressor, weights, step
-            if fall <= self.tolerance:
+            if decrease <= self.tolerance:
                 break
             weights = step.weights
         return *best, np.array(path)

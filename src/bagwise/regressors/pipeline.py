@@ -37,8 +37,8 @@ BLOCK_BAGS = 4096  # bags of one instance that are predicted at a time: 16 MB wi
 def tail_limits(y: np.ndarray) -> tuple[float, float]:
     """Return the range of the targets, widened on each side by the length of its tail, and by half the range at most.
 
-    The length of a tail is the distance from the end of the range to the tenth of the targets nearest to it. So
-    predictions may exceed a long tail, and hardly an end at which many targets lie.
+    The lengths of the tails are the distances from the minimum to the 10 % quantile and from the 90 % quantile to the
+    maximum. So predictions may exceed a long tail, but hardly an end of the range at which many targets lie.
     """
     low, tenth, last_tenth, high = np.quantile(y, [0.0, 0.1, 0.9, 1.0])
     most = SLACK * (high - low)
@@ -73,7 +73,7 @@ class TargetLimits:
 
 
 def without_limits(model):
-    """Return a copy of a fitted model that predicts without limits: parts of bags vary more than bags do."""
+    """Return a copy of a fitted model that predicts without limits, for parts of bags, which vary more than bags."""
     model = deepcopy(model)
     parts = [model]
     while parts:
@@ -164,7 +164,7 @@ def _with_frame(predict, columns: tuple[str, str]):
         targets = getattr(self, "target_names_", None)
         names = columns if targets is None else [f"{name}_prediction" for name in targets]
         if values.shape[1] > len(names):
-            raise ValueError("as_frame=True takes predictions and standard deviations, not covariances; leave it out")
+            raise ValueError("as_frame=True supports predictions and standard deviations, not covariances; omit it")
         frame = dict(zip(names, values.T, strict=False))
         return to_frame({own_name(bags.id_name, "bag", frame): bags.ids} | frame)
 
@@ -187,7 +187,7 @@ class BagRegressor(TargetLimits, BagModel, RegressorMixin, BaseEstimator):
     """Base of regressors on bags. A subclass has ``_fit(bags, y, weight)`` and ``_predict(bags)``.
 
     Both receive checked bags. ``y`` is float64, and ``weight`` has mean one over the bags of positive weight.
-    ``_reads`` holds what the subclass applies itself, as arguments of `check_bags`: instance weights
+    ``_reads`` holds arguments of `check_bags` for the inputs that the subclass handles itself: instance weights
     (``allow_weights``) or covariates (``apart``).
     """
 
@@ -329,7 +329,7 @@ class BagPipeline(BagModel, Pipeline):
         return super().predict(bags, **params)
 
     def _refuse_unread(self, bags: Bags) -> None:
-        """Raise an error if a step would get missing values that it does not read."""
+        """Raise an error if a step would get missing values that it does not accept."""
         for _, step in self.steps:
             if step in UNUSED:
                 continue
@@ -370,7 +370,7 @@ def last_step(model):
 
 
 def standardised() -> EachInstance:
-    """Return a scaler to mean 0 and variance 1 that clips new values: a feature may have hardly varied in training."""
+    """Return a scaler that clips new values, because a feature that hardly varied in training is magnified."""
     return EachInstance(make_pipeline(MinMaxScaler(clip=True), StandardScaler()))
 
 

@@ -21,7 +21,7 @@ from bagwise.regressors.row_blocks import RowBlocks, row_blocks
 
 PENALTIES = tuple(float(10.0**e) for e in np.arange(1.0, -14.5, -0.5))
 SMALLEST_GAP = 1e-10  # below it, 1 - leverage is rounding error, and so is the left-out residual
-# With fewer groups than this, and at least so many rows and penalties, a Gram matrix is decomposed without each group.
+# With fewer groups, and at least as many rows and penalties, decomposing a Gram matrix once per group is faster.
 FEW_GROUPS, MANY_ROWS, MANY_PENALTIES = 5, 200, 8
 MOST_RESIDUALS = 2**25  # 256 MB for all penalties; beyond it, a second pass computes those of the best
 
@@ -117,7 +117,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
             blocks = _blocks_left_out(path, Z, y, w, groups, penalties[[best]])
             residuals = np.concatenate([block[:, 0] for _, block in blocks])
         self.residuals_ = residuals
-        if (w == 0).any():  # these bags did not enter the fit, so their residuals are left-out ones
+        if (w == 0).any():  # bags of weight zero do not enter the fit, so their residuals are left-out residuals
             for block, rows in row_blocks(Z):
                 errors = y[block] - linear(rows, self.coef_, self.intercept_)
                 residuals[block] = np.where(w[block] == 0, errors, residuals[block])
@@ -170,7 +170,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
             squares, products = squares + weighted.sum(axis=0), products + weighted.T @ weighted
             parts += [residuals] if keeps_all else []
         if in_memory and groups is None and len(penalties) > 1 and (unit := row_units(Z, y))[-1] < len(y) - 1:
-            weighted = w[:, None] * _left_out(path, penalties, w, unit) ** 2  # copies of a bag judge it together
+            weighted = w[:, None] * _left_out(path, penalties, w, unit) ** 2  # leave copies of a bag out together
             squares, products = weighted.sum(axis=0), weighted.T @ weighted
         errors = squares / w.sum()
         errors = np.where(np.isnan(errors), np.inf, errors)
@@ -181,7 +181,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         """Return the index of the penalty by the rule; ``products`` are Σ w² e² e'² for pairs of penalties."""
         best = int(np.argmin(errors))
         if not np.isfinite(errors[best]):
-            return int(np.argmax(penalties))  # every fit interpolates: the heaviest penalty is the safest
+            return int(np.argmax(penalties))  # every fit interpolates: the largest penalty is the safest
         if self.rule == "best":
             return best
         gap = (squares - squares[best]) / n
@@ -339,7 +339,7 @@ def _group_left_out(V: np.ndarray, factors: np.ndarray, residual: np.ndarray) ->
     by_rows = n**2 * columns + n**3 / 3 <= columns**3 / 3 or negative
     inner, along = (None, None) if by_rows else (V.T @ V, V.T @ residual)
     out, apart = np.full_like(residual, np.nan), False
-    # From the lightest penalty on: if a fit does not interpolate the group, neither does one with a heavier penalty.
+    # From the smallest penalty on: if a fit does not interpolate the group, neither does one with a larger penalty.
     for p in np.argsort(-factors.sum(axis=1), kind="stable"):
         root = np.sqrt(np.abs(factors[p]))
         if by_rows:

@@ -23,9 +23,9 @@ class RowBlocks:
     """Rows of bags in files or memory maps, read a block at a time.
 
     ``sources`` are ``.npy`` files or arrays (memory maps) with the rows of some bags each, and ``sizes`` their numbers
-    of rows. If ``whole``, no block ends within a source, so the bags of a group stay in one block. ``columns`` are
-    read, multiplied by ``matrix``, and followed by the columns ``extra``, for the bags ``chosen`` (a mask);
-    ``width`` is the number of columns after all that.
+    of rows. If ``whole``, no block ends within a source, so the bags of a group stay in one block. For the bags
+    ``chosen`` (a mask), the ``columns`` are read, multiplied by ``matrix``, and followed by the columns ``extra``.
+    ``width`` is the resulting number of columns.
     """
 
     sources: tuple
@@ -53,7 +53,7 @@ class RowBlocks:
         return self.shape[0]
 
     def through(self, matrix: np.ndarray) -> RowBlocks:
-        """Return the same rows times a matrix, which may have fewer rows than they have columns: the first ones."""
+        """Return the product with a matrix; if it has fewer rows than there are columns, the first columns are used."""
         return replace(self, columns=np.arange(len(matrix)), matrix=matrix, width=matrix.shape[1])
 
     def chosen_columns(self, columns: np.ndarray) -> RowBlocks:
@@ -81,21 +81,21 @@ class RowBlocks:
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """Yield the positions of some bags and their rows, in float64."""
-        held: list[np.ndarray] = []
+        parts: list[np.ndarray] = []
         start = first = n = 0
         for source, size in zip(self.sources, self.sizes, strict=True):
             step = max(size, 1) if self.whole else BLOCK_ROWS
             for low in range(0, size, step):
                 rows = _opened(source)
-                held.append(self._changed(rows[low : low + step], first + low))
+                parts.append(self._changed(rows[low : low + step], first + low))
                 _release(rows)
-                n += len(held[-1])
+                n += len(parts[-1])
                 if n >= BLOCK_ROWS:
-                    yield slice(start, start + n), held[0] if len(held) == 1 else np.vstack(held)
-                    held, start, n = [], start + n, 0
+                    yield slice(start, start + n), parts[0] if len(parts) == 1 else np.vstack(parts)
+                    parts, start, n = [], start + n, 0
             first += size
         if n:
-            yield slice(start, start + n), held[0] if len(held) == 1 else np.vstack(held)
+            yield slice(start, start + n), parts[0] if len(parts) == 1 else np.vstack(parts)
 
     def _changed(self, rows: np.ndarray, first: int) -> np.ndarray:
         positions = slice(first, first + len(rows))
@@ -137,8 +137,8 @@ def _release(rows: np.ndarray) -> None:
 class RowSums:
     """The factor R of the QR decomposition of √w [1, z - c, y - c'], which is all that ridge needs of rows z.
 
-    A QR decomposition of two of them, one below the other, is that of all rows; it keeps the digits that sums of
-    products would lose (Golub and Van Loan, section 5.3). ``n`` counts the rows of weight above zero, ``centre`` is
+    Decomposing two stacked factors gives the factor of all their rows, without the rounding errors of sums of
+    products (Golub and Van Loan, section 5.3). ``n`` counts the rows of weight above zero, ``centre`` is
     (c, c'), near the means, and ``triangle`` is R.
     """
 
@@ -167,11 +167,11 @@ class RowSums:
         return self.centre + self.triangle[0, 1:] / self.triangle[0, 0], self.triangle[1:, 1:]
 
     def uncentred(self) -> np.ndarray:
-        """Return R of the rows themselves."""
+        """Return R of the rows, not centred."""
         return self.triangle[:, 1:] + self.triangle[:, [0]] * self.centre
 
     def through(self, matrix: np.ndarray) -> RowSums:
-        """Return the sums of the rows times a matrix, which may have fewer rows than they have columns."""
+        """Return the sums of the rows times a matrix; if it has fewer rows than columns, the first columns are used."""
         length = len(matrix)
         centre = np.append(self.centre[:length] @ matrix, self.centre[-1])
         first, rows, last = self.triangle[:, :1], self.triangle[:, 1 : length + 1], self.triangle[:, -1:]

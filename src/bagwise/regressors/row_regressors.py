@@ -66,7 +66,7 @@ class LassoPath(RegressorMixin, BaseEstimator):
         for fold in range(min(self.folds, unit.max() + 1)) if unit.max() else ():
             out = unit % self.folds == fold
             if not w[~out].any():
-                continue  # no bag to fit on: the mean predicts
+                continue  # no bag to fit on: predict the mean
             _, fold_coef, fold_intercept = _path(Z[~out], y[~out], w[~out], penalties)
             residuals[out] = y[out, None] - Z[out] @ fold_coef - fold_intercept
         errors = np.average(residuals**2, axis=0, weights=w)
@@ -91,7 +91,7 @@ def _path(Z, y, w, penalties) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if np.isscalar(penalties):
         largest = np.abs(X.T @ target).max() / len(y) or 1.0
         penalties = largest * np.logspace(0, -2.5, penalties)
-    with warnings.catch_warnings():  # the far end of the path may stop early; held-out bags judge it all the same
+    with warnings.catch_warnings():  # the smallest penalties may not converge; their held-out error counts all the same
         warnings.simplefilter("ignore", ConvergenceWarning)
         _, coef, _ = lasso_path(X, target, alphas=penalties, max_iter=1000, tol=1e-4)
     coef = coef * spread / scale[:, None]
