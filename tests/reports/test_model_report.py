@@ -232,7 +232,7 @@ def test_shared_rows_are_on_the_page(tmp_path):
     assert (
         f"({shared.n_shared} of {shared.n_instances}) have the same features as an instance of another" in report.text
     )
-    assert f"the largest holds {shared.largest} of 40 bags" in report.text
+    assert f"connected by shared rows has {shared.largest} of 40 bags" in report.text
     assert "<code>groups=&#39;shared-rows&#39;</code> (<code>--groups shared-rows</code>)." in report.html
 
 

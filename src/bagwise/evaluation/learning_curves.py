@@ -160,7 +160,7 @@ def _choose_sizes(over: str, sizes, bags: Bags, splits: list[Split]) -> list:
         default = np.unique(np.geomspace(least, most, N_SIZES).round().astype(int)).tolist()
         chosen = default if requested is None else sorted({int(size) for size in requested if size == int(size)})
         is_valid, available = chosen and 2 <= chosen[0] <= chosen[-1] <= most, f"{most} training bags per fold"
-        rule = f"different whole numbers from 2 to {most}, the number of training bags per fold"
+        rule = f"different whole numbers from 2 to {most}, the training bags per fold"
     else:
         median = np.median(bags.sizes)
         least = max(MIN_INSTANCES / median, MIN_SHARE)
