@@ -103,5 +103,5 @@ def test_refusals(embedding, match):
 
 
 def test_quantiles_of_several_features_are_no_landmarks():
-    with pytest.raises(ValueError, match="'quantiles' is for one feature, and there are 2; use 'kmeans'"):
+    with pytest.raises(ValueError, match="placement='quantiles' needs one feature, not 2"):
         LandmarkMean(placement="quantiles").fit(ZOO[2]["ragged"])

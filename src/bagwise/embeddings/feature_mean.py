@@ -45,10 +45,10 @@ def pick_prototypes(rows: np.ndarray, n: int, pick: str = "random", random_state
 
 
 def k_means_centres(X: np.ndarray, n: int, rng: np.random.RandomState, *, starts: int = 1) -> np.ndarray:
-    """Return the centres of n clusters of the rows, by k-means from `_distant_rows`: the first of the best starts."""
+    """Return the centres of n clusters of the rows, by k-means from `_distant_rows`, of the best start."""
     with one_thread():  # sums over several threads round differently from run to run
         runs = [KMeans(n, init=X[_distant_rows(X, n, rng)], n_init=1).fit(X) for _ in range(starts)]
-    limit = (1 + 1e-9) * min(run.inertia_ for run in runs)  # so that rounding does not decide
+    limit = (1 + 1e-9) * min(run.inertia_ for run in runs)  # starts equal up to rounding are ties
     return next(run.cluster_centers_ for run in runs if run.inertia_ <= limit)
 
 
@@ -74,13 +74,13 @@ def _distant_rows(X: np.ndarray, n: int, rng: np.random.RandomState) -> list[int
 def whitening(gram: np.ndarray) -> np.ndarray:
     """Return W with W Wᵀ the pseudo-inverse of a Gram matrix, without directions lost to rounding.
 
-    Usually none is lost. A Cholesky factor then takes a sixth of the time of an eigendecomposition.
+    Usually none is lost, and a Cholesky factor takes a sixth of the time of an eigendecomposition.
     """
     factor, not_positive = dpotrf(gram, lower=1)
     if not not_positive:
         inverse, _ = dtrtri(factor, lower=1)
-        largest, one_by_smallest = np.trace(gram), (inverse**2).sum()  # bounds of the eigenvalues
-        if len(gram) * np.finfo(float).eps * largest * one_by_smallest < 1:
+        # An upper bound of the condition number, times ε.
+        if len(gram) * np.finfo(float).eps * np.trace(gram) * (inverse**2).sum() < 1:
             return inverse.T
     vectors, root = spectral_root(gram)
     return vectors / root
@@ -226,11 +226,11 @@ class NystroemMean(Embedding):
 
     def transform(self, bags) -> np.ndarray:
         bags = check_bags(bags, fitted=self, allow_weights=True)
-        # The mean before W, so that the product is per bag and not per instance.
+        # Average before multiplying by W, so that there is one product per bag instead of one per instance.
         return mean_of_features(self._similarities, bags) @ self.whitening_
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
-        # W coef first: W amplifies the rounding of products with it, which depends on the number of bags.
+        # Multiply W by coef first: W amplifies rounding errors, which depend on the number of bags.
         bags = check_bags(bags, fitted=self, allow_weights=True)
         return np.einsum("ij,j->i", mean_of_features(self._similarities, bags), self.whitening_ @ coef)
 
@@ -518,9 +518,9 @@ class LandmarkMean(Embedding):
         return self.kernel_((X - self.centre_) / self.scale_, self.landmarks_)
 
     def keep_noise_sums(self, second: np.ndarray, outer: np.ndarray, n: int) -> None:
-        """Compute ``noise_`` from two sums over bags of `unbiasing`, times the bag mean of φφᵀ and times μ̂μ̂ᵀ.
+        """Compute ``noise_`` from sums over bags, with the factors of `unbiasing`: of the mean of φφᵀ, and of μ̂μ̂ᵀ.
 
-        n is the number of bags with a factor above zero.
+        ``n`` is the number of bags with a factor above zero.
         """
         self.noise_ = (second - outer) / max(n, 1)
 
@@ -531,11 +531,11 @@ class LandmarkMean(Embedding):
         check_options(self, placement=("kmeans", "random", "quantiles"), draw=("bags", "rows"))
         whole_number(self.landmarks, "landmarks")
         if self.placement == "quantiles" and bags.n_features != 1:
-            raise ValueError(f"placement='quantiles' is for one feature, and there are {bags.n_features}; use 'kmeans'")
+            raise ValueError(f"placement='quantiles' needs one feature, not {bags.n_features}; use placement='kmeans'")
 
     def _place(self, drawn: np.ndarray, scaling: np.ndarray | None = None) -> None:
         """Scale by the columns of ``scaling``, by default those sampled, and choose kernel and landmarks."""
-        self.centre_, scale = mean_and_scale(drawn if scaling is None else scaling, constant=np.inf)  # in no distance
+        self.centre_, scale = mean_and_scale(drawn if scaling is None else scaling, constant=np.inf)
         drawn = (drawn - self.centre_) / scale
         self.unit_ = MedianDistance(random_state=self.random_state).fit(drawn)
         self.scale_ = scale * self.unit_
@@ -555,7 +555,7 @@ class LandmarkMean(Embedding):
         return k_means_centres(drawn, self.landmarks, rng)
 
     def means_and_products(self, bags: Bags, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bag means of φ, and Σ over instances of weight(bag) share φφᵀ where weights are given."""
+        """Return the bag means of φ, and the sum of φφᵀ over instances, weighted by share times weight of the bag."""
         s, share = len(self.landmarks_), bags.shares()
         means, second = np.zeros((len(bags), s)), np.zeros((s, s))
         for rows, touched, offsets in row_blocks(bags.offsets, LANDMARK_BLOCK):
@@ -568,5 +568,5 @@ class LandmarkMean(Embedding):
 
 def unbiasing(sizes: np.ndarray) -> np.ndarray:
     """Return N / (N - 1) per bag of (effective) size N, the factor that makes Σ w φφᵀ - μ̂μ̂ᵀ unbiased; 0 if N is 1."""
-    several = sizes > 1 + 1e-9
-    return np.where(several, sizes / np.where(several, sizes - 1, 1.0), 0.0)
+    is_above_one = sizes > 1 + 1e-9
+    return np.where(is_above_one, sizes / np.where(is_above_one, sizes - 1, 1.0), 0.0)

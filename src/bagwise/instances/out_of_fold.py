@@ -67,8 +67,8 @@ class OutOfFold(BaseEstimator):
     its bag's target) and returns, for each instance, the prediction of the model that never saw its bag.
     ``transform(bags)`` predicts new bags with the final predictor. A second stage is thus fitted on
     predictions like those of new bags; predictions of a model for its own training bags would be too good.
-    (`RandomFeatureRidge` fits its feature map on the rows of all folds, without targets.) To score held-out bags, hold
-    them out of the whole method, as `bagwise.evaluate`, "auto" and `Intervals` do.
+    (`RandomFeatureRidge` fits its feature map on the rows of all folds, without targets.) To score the whole method,
+    keep bags out of both stages, as `bagwise.evaluate`, "auto" and `Intervals` do.
 
     Parameters
     ----------
@@ -405,7 +405,7 @@ def prepared(regressor, scaler, random_state: int):
 
 
 def seeded(estimator, random_state: int):
-    """Give a seed to every random_state that is None, so that the same call gives the same answer."""
+    """Set each random_state that is None to a seed, so that repeated calls give the same result."""
     for name, value in sorted(estimator.get_params(deep=True).items()):
         if value is None and (name == "random_state" or name.endswith("__random_state")):
             estimator.set_params(**{name: random_state})

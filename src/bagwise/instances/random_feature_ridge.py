@@ -68,8 +68,8 @@ SPARSE = 0.9  # the share of zeros from which on a column is sparse
 class ColumnScaler(TransformerMixin, BaseEstimator):
     """Scale columns to mean 0 and variance 1, and sparse columns by a common factor.
 
-    Variance 1 would scale a column with more than 90 % zeros (a term of a tf-idf table, a rare level) up the more, the
-    rarer its other values are. All such columns are divided by the root of their mean variance instead.
+    Scaling to variance 1 would magnify columns with more than 90 % zeros (a term of a tf-idf table, a rare level), most
+    of all those with the rarest nonzero values. All such columns are divided by the root of their mean variance.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class ColumnScaler(TransformerMixin, BaseEstimator):
         Z = (validate_data(self, X, reset=False, dtype=FLOATS) - self.mean_) / self.scale_
         if self.directions_ is None:
             return Z
-        # BLAS has another routine for one row, which rounds differently.
+        # For a single row BLAS uses another routine, which rounds differently.
         return Z @ self.directions_ if len(Z) > 1 else (np.repeat(Z, 2, axis=0) @ self.directions_)[:1]
 
 
@@ -133,7 +133,7 @@ PENALTIES = tuple(float(f"1e{e}") for e in range(-9, 1))
 BLOCK_ROWS = 2048  # rows whose features are in memory at once, per thread
 SMALLEST_PENALTY = 1e-10  # below, rounding (1e-16 of the trace) would decide the fit
 WORST_ROUNDING = 1e-6  # maximum rounding error of held-out residuals; penalties with larger errors are no candidates
-FEW_FOLDS = 20  # up to so many folds are subtracted from the sums whatever their size, which never divides by almost 0
+FEW_FOLDS = 20  # at most this many folds are all subtracted from the sums, which avoids division by almost 0
 MANY_ROWS = 20_000  # without groups, more rows than this are split into ten folds instead of left out one by one
 LONG_FOLD = 128  # folds with more rows than this, and than half the number of features, are subtracted from the sums
 STORED_FOLDS, STORED_NUMBERS = 64, 2**26  # maximum number of folds whose sums are stored, and of numbers: 512 MB
@@ -217,10 +217,10 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
 
     def fit(self, X, y, sample_weight=None, groups=None) -> RandomFeatureRidge:
-        """Fit with the penalty of least squared error when each group (the bag of every row) is left out in turn.
+        """Fit with the penalty of smallest squared error, each group (the bag of each row) left out in turn.
 
-        Without groups every row is left out by itself (with its copies, if it has some), or a tenth of them at a time
-        if they are many: right for independent rows, optimistic for the rows of bags.
+        Without groups, each row is left out alone (with its copies), or a tenth of the rows at a time if there are
+        many. This is right for independent rows, and too optimistic for the rows of bags.
         """
         X, y = validate_data(self, X, y, dtype=FLOATS, y_numeric=True, ensure_min_samples=2)
         features = self.fresh_features()
@@ -245,7 +245,7 @@ class RandomFeatureRidge(RegressorMixin, BaseEstimator):
         X = validate_data(self, X, dtype=FLOATS, reset=False)
         out = np.empty(len(X))
         for rows in _blocks(0, len(X)):
-            # A dot product per row: BLAS may round a row differently beside other rows.
+            # One dot product per row, because BLAS may round a row differently if the other rows change.
             out[rows] = np.einsum("ij,j->i", self.features_.transform(X[rows]), self.coef_)
         return out + self.intercept_
 
@@ -413,7 +413,7 @@ class _LeaveOut:
     def _without(self, k: int) -> np.ndarray:
         if k in self.fold_grams:
             gram = self.short_gram + sum(self.fold_grams[other] for other in self.fold_grams if other != k)
-        else:  # at least two folds are longer, so this is no difference of near-equal numbers
+        else:  # at least two folds are longer, so the difference is not of nearly equal numbers
             gram = self.gram - self.stream.gram(self.bounds[k], self.bounds[k + 1])
         return ridge_path(gram, self.lam).coef
 
@@ -432,8 +432,8 @@ class _LeaveOut:
     def _run(self, folds: slice) -> tuple[np.ndarray, np.ndarray]:
         """Compute held-out predictions of some folds of equal size.
 
-        The model without a fold is β_k = β - basis t with t = (s + λ)⁻¹ Zᵀ W (y - ŷ_k), as its normal equations say;
-        so ŷ_k = ŷ - Z t. Only √W (y - ŷ_k) = (I - S (s + λ)⁻¹ Sᵀ)⁻¹ √W (y - ŷ), S = √W Z, needs solving.
+        By the normal equations, the model without a fold is β_k = β - basis t with t = (s + λ)⁻¹ Zᵀ W (y - ŷ_k), so
+        ŷ_k = ŷ - Z t. The system to solve is √W (y - ŷ_k) = (I - S (s + λ)⁻¹ Sᵀ)⁻¹ √W (y - ŷ) with S = √W Z.
         """
         count, size = folds.stop - folds.start, self.sizes[folds.start]
         rows = slice(self.bounds[folds.start], self.bounds[folds.stop])
@@ -451,7 +451,7 @@ class _LeaveOut:
                 solved = np.linalg.solve(np.eye(size) - (S * shrink) @ S.mT, right)
             except np.linalg.LinAlgError:
                 continue
-            # How much the inverse magnifies: over random g of length √size, the mean of ‖M⁻¹ g‖² is ‖M⁻¹‖² (Frobenius).
+            # Estimate ‖M⁻¹‖, which magnifies rounding: ‖M⁻¹ g‖² has the mean ‖M⁻¹‖² over random g of length √size.
             blow_up[p] = np.linalg.norm(solved[:, :, 1], axis=1).max()
             t = (S.mT @ solved[:, :, :1])[:, :, 0] * shrink
             fitted[:, :, p] -= (Z @ t[:, :, None])[:, :, 0]

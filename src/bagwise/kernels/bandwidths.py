@@ -18,32 +18,33 @@ from bagwise.kernels.formulas import Gaussian, squared_distances
 
 def draw_instances(X, n: int, *, random_state: int = 0) -> np.ndarray:
     """Sample at most ``n`` rows of `Bags` or an array without replacement, with equal weight per bag."""
-    X, _, order, lot = _lots(X, random_state)
-    if n < len(lot):
-        first = np.argpartition(lot, n)[:n]
-        order, lot = order[first], lot[first]
-    return X[order[np.argsort(lot)]].astype(np.float64)
+    X, _, order, keys = _random_keys(X, random_state)
+    if n < len(keys):
+        first = np.argpartition(keys, n)[:n]
+        order, keys = order[first], keys[first]
+    return X[order[np.argsort(keys)]].astype(np.float64)
 
 
 def draw_bags(X, n: int, per_bag: int, *, random_state: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Sample at most ``n`` rows, ``per_bag`` per bag (not of an array), and return them with the bag of each."""
+    """Sample at most ``n`` rows, and at most ``per_bag`` per bag; return the rows and the bag number of each."""
     per_bag = per_bag if isinstance(X, Bags) else n
-    X, bag, order, lot = _lots(X, random_state)
-    order = order[np.argsort(lot)]
-    _, first, which = np.unique(bag[order], return_index=True, return_inverse=True)
-    turn = first[which]  # bags are ordered by their first random key
-    grouped = np.argsort(turn, kind="stable")
-    order, turn = order[grouped], turn[grouped]
-    starts = np.flatnonzero(np.diff(turn, prepend=-1))
-    place = np.arange(len(turn)) - np.repeat(starts, np.diff(starts, append=len(turn)))
-    sampled = np.flatnonzero(place < per_bag)[:n]
-    return X[order[sampled]].astype(np.float64), turn[sampled]
+    X, bag, order, keys = _random_keys(X, random_state)
+    order = order[np.argsort(keys)]
+    _, first, inverse = np.unique(bag[order], return_index=True, return_inverse=True)
+    bag_number = first[inverse]  # orders the bags by their smallest key
+    grouped = np.argsort(bag_number, kind="stable")
+    order, bag_number = order[grouped], bag_number[grouped]
+    starts = np.flatnonzero(np.diff(bag_number, prepend=-1))
+    rank = np.arange(len(bag_number)) - np.repeat(starts, np.diff(starts, append=len(bag_number)))
+    sampled = np.flatnonzero(rank < per_bag)[:n]
+    return X[order[sampled]].astype(np.float64), bag_number[sampled]
 
 
-def _lots(X, random_state: int):
+def _random_keys(X, random_state: int):
     """Return rows, the bag of each row, the order of the rows by value, and a random key per row in that order.
 
-    Exponential keys times the size of the bag, smallest first, sample without replacement with weights 1 / size.
+    The keys are exponential, times the size of the bag. The rows with the smallest keys are then a sample without
+    replacement with weights 1 / size.
     """
     X, sizes = (X.instances, X.sizes) if isinstance(X, Bags) else (np.asarray(X), None)
     X = X[:, None] if X.ndim == 1 else X
@@ -52,8 +53,8 @@ def _lots(X, random_state: int):
     order = np.argsort(X[:, 0], kind="stable")
     if not np.diff(X[order, 0]).all():  # ties are broken by the other columns, then by the size of the bag
         order = np.lexsort((sizes[bag], *X.T[::-1]))
-    lot = np.random.default_rng(random_state).exponential(size=len(X)) * sizes[bag[order]]
-    return X, bag, order, lot
+    keys = np.random.default_rng(random_state).exponential(size=len(X)) * sizes[bag[order]]
+    return X, bag, order, keys
 
 
 def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
@@ -68,7 +69,7 @@ def smoothed(z: np.ndarray, bandwidth: float, width: float) -> np.ndarray:
 
 
 class Features:
-    """Statistics of the features of bags at d landmarks z; with R = Q Λ Qᵀ a log density costs O(bags · d)."""
+    """Statistics of bags at d landmarks z; with the eigenvectors of R, a log density takes O(bags · d) operations."""
 
     def __init__(self, rows: np.ndarray, offsets: np.ndarray, z: np.ndarray, bandwidth: float):
         phi = Gaussian(bandwidth)(rows, z)
@@ -141,9 +142,9 @@ class MarginalPseudolikelihood(BaseEstimator):
 
     -½ [ mn log 2π + m(n-1) log τ² + log det(nR + τ²I) + Σ_l ‖φ_l - φ̄‖²/τ² + n φ̄ᵀ(nR + τ²I)⁻¹φ̄ ] + Σ_l log γ(x_l),
 
-    where γ(x) = sqrt(det JᵀJ), J = dφ/dx, is the change of variables from x to φ(x). Bags add up; an array is one bag.
-    R holds r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), ν a normal density as wide as the instances. θ and τ² are where
-    the density is largest.
+    where γ(x) = sqrt(det JᵀJ), J = dφ/dx, is the change of variables from x to φ(x). The log densities of the bags
+    are summed; an array is one bag. R holds r(z_i, z_j) = ∫ k(z_i, t) k(t, z_j) ν(dt), ν a normal density as wide as
+    the instances. θ and τ² maximise the sum.
 
     Parameters
     ----------
@@ -202,9 +203,9 @@ class MarginalPseudolikelihood(BaseEstimator):
 
         def largest_density(log_bandwidth: float) -> tuple[float, float]:
             """Return the maximum of the average log density over the common noise τ², and log τ²."""
-            several = [Features(*part, np.exp(log_bandwidth)) for part in parts]
+            all_features = [Features(*part, np.exp(log_bandwidth)) for part in parts]
             return _maximise(
-                lambda log_noise: sum(features.log_density(np.exp(log_noise)) for features in several) / count,
+                lambda log_noise: sum(features.log_density(np.exp(log_noise)) for features in all_features) / count,
                 -30.0,
                 2.0,
             )

@@ -14,16 +14,16 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from bagwise.bags.validation import check_options
 
-FEW_COLUMNS = 4  # of up to so many, differences take no longer than products by BLAS
+FEW_COLUMNS = 4  # up to so many columns, differences take no longer than products by BLAS
 ZERO = 16  # squared distances below this many ε of the squared norms are treated as rounding
 
 
 class Kernel(BaseEstimator):
     """Base class of kernels, ``kernel(A, B)[i, j] = k(A[i], B[j])``.
 
-    A kernel of the distance defines ``_of_squared_distance``; any other defines ``__call__``. Two attributes declare
-    where it can be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the mean embedding of
-    scalars takes linear time) and ``positive_definite`` (it has a feature map).
+    A kernel that depends only on the distance defines ``_of_squared_distance``; any other defines ``__call__``. Two
+    attributes declare where it can be used: ``smooth`` (it has a short Chebyshev series on an interval, so that the
+    mean embedding of scalars takes linear time) and ``positive_definite`` (it has a feature map).
 
     Parameters
     ----------
@@ -309,9 +309,9 @@ def kernel_matrices(kernels: Iterable[Kernel], A: np.ndarray, B: np.ndarray) -> 
 
 
 def squared_distances(A: np.ndarray, B: np.ndarray, *, exact_zero: bool = False) -> np.ndarray:
-    """Compute ‖a_i - b_j‖² for all pairs, of few columns by differences, otherwise by the binomial formula.
+    """Compute ‖a_i - b_j‖² for all pairs, by differences for few columns, otherwise by the binomial formula.
 
-    Its rounding error of about ε (‖a_i‖² + ‖b_j‖²) matters only to kernels with a kink at zero. For these,
+    The rounding error of the formula, about ε (‖a_i‖² + ‖b_j‖²), matters only to kernels with a kink at zero. Then
     ``exact_zero`` replaces distances up to that error by zero.
     """
     A, B = _columns(A), _columns(B)
@@ -399,7 +399,7 @@ class _KernelFeatures(TransformerMixin, BaseEstimator):
     def _fit(self, mean, scale, rows):
         self.mean_, self.scale_ = mean, scale
         rng = np.random.default_rng(self.random_state)
-        rng.integers(2**63)  # consumed by the seed of the sampling
+        rng.integers(2**63)  # the sampling has used this number
         sample = self._standardise(rows.astype(np.float64))
         squares = pdist(sample[:MEDIAN_ROWS], "sqeuclidean")
         self.bandwidth_ = self.bandwidth * (float(np.sqrt(np.median(squares) / 2)) if len(squares) else 1.0)
@@ -495,7 +495,7 @@ class FourierFeatures(_KernelFeatures):
         parts = -(-len(Z) // FILLED_ROWS)
         for out, rows in zip(np.array_split(phi, parts), np.array_split(Z, parts), strict=True):
             cosine, sine = np.hsplit(out, 2)
-            # In float64, then rounded to float32 if asked for: the rounding of a product depends on its shape, and a
+            # In float64, then rounded to float32 if requested: the rounding of a product depends on its shape, and a
             # row must not depend on the other rows.
             np.tan(np.matmul(rows, half, out=sine, casting="same_kind"), out=sine)
             # With t = tan(a/2): sin a = 2t/(1 + t²), cos a = 2/(1 + t²) - 1; faster than np.sin and np.cos.

@@ -63,7 +63,7 @@ def layers(parameters: np.ndarray, plan: np.ndarray) -> list[tuple[np.ndarray, n
 # The compiler ---------------------------------------------------------------------------------------------------------
 
 LINE = 16  # numbers in a cache line
-LEAST = 0.1  # least weight of a batch, per row: a batch of almost no weight must not make a full step
+LEAST = 0.1  # minimum weight of a batch, per row, so that a batch of almost no weight does not make a full step
 
 
 @once
@@ -83,15 +83,15 @@ def kernels(dtype: np.dtype):
 
 
 logger = logging.getLogger("bagwise")
-spent = {"compiling": 0.0}  # seconds so far, to take them off where a fit is timed
+spent = {"compiling": 0.0}  # seconds so far, subtracted when a fit is timed
 
 
 @once
 def announce_compilation() -> None:
     """Log a message, once per process, before kernels are compiled."""
     cached = type(load_simd().train_epoch._cache).__name__ != "NullCache"
-    often = "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
-    logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", often)
+    frequency = "once" if cached else "in each process: set NUMBA_CACHE_DIR to a writable folder to compile once"
+    logger.warning("bagwise: compiling the network kernels (10 to 60 s), %s ...", frequency)
 
 
 @contextmanager
@@ -279,7 +279,7 @@ class Problem:
         used = used[np.argsort(fold[used], kind="stable")]
         folds, starts = np.unique(fold[used], return_index=True)
         if len(folds) == 1 and folds[0] < n_networks:
-            raise ValueError("nothing to learn from: all rows of weight above zero are in one fold")
+            raise ValueError("all rows of weight above zero are in one fold, so no network can be trained without it")
         parts = dict(zip(folds.tolist(), np.split(used, starts[1:]), strict=True))
         x_moments = _moments(X, parts, n_networks, scale=recipe.standardise)
         y_moments = _moments(y[:, None], parts, n_networks, scale=recipe.scale_target)
@@ -332,8 +332,8 @@ def _moments(values, parts: dict[int, np.ndarray], n_networks: int, *, scale: bo
     means, squares = np.empty((2, len(parts), values.shape[1]))
     for j, rows in enumerate(parts.values()):
         part = values[rows]
-        same = (part == part[0]).all(axis=0)  # a sum of equal numbers rounds, which is not a deviation
-        means[j] = np.where(same, part[0], part.mean(axis=0, dtype=np.float64))
+        is_constant = (part == part[0]).all(axis=0)  # the mean of equal numbers must not be off by rounding
+        means[j] = np.where(is_constant, part[0], part.mean(axis=0, dtype=np.float64))
         squares[j] = ((part - means[j]) ** 2).sum(axis=0)
     folds, counts = np.array(list(parts)), np.array([len(rows) for rows in parts.values()])
     return moments_without(range(n_networks), folds, counts, means, squares)
@@ -398,16 +398,16 @@ class Learner:
 
         Rows are read many times in random order, which is faster when they are small and need no arithmetic.
         """
-        inputs, aims = (_on_lines(len(rows), width) for width in (X.shape[1], 2))
-        x_shift, x_factor, *target = self.scaling
-        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *target))
-        kernels(X.dtype).scale_rows(*data, inputs, aims)
-        return frozen(inputs), frozen(aims)
+        inputs, targets = (_on_lines(len(rows), width) for width in (X.shape[1], 2))
+        x_shift, x_factor, *y_scaling = self.scaling
+        data = (*map(frozen, (X, y, weight, rows)), (frozen(x_shift), frozen(x_factor), *y_scaling))
+        kernels(X.dtype).scale_rows(*data, inputs, targets)
+        return frozen(inputs), frozen(targets)
 
-    def learn(self, inputs, aims, order: np.ndarray, rate: float) -> bool:
+    def learn(self, inputs, targets, order: np.ndarray, rate: float) -> bool:
         """Make one pass over `prepared` rows, permute ``order`` in place, and return whether all numbers are finite."""
         load_simd().shuffle(order, self.stream)
-        data, state = (inputs, aims, frozen(order), frozen(self.plan)), (self.parameters, self.memory)
+        data, state = (inputs, targets, frozen(order), frozen(self.plan)), (self.parameters, self.memory)
         loss = load_simd().train_epoch(*data, *state, self.batch, rate, self.decay, self.steps)
         self.steps += -(-len(order) // self.batch)
         return bool(np.isfinite(loss) and np.isfinite(self.parameters).all())
@@ -415,9 +415,9 @@ class Learner:
 
 def _on_lines(*shape: int) -> np.ndarray:
     """Return an array of single precision aligned to cache lines, so that fewer rows span two of them."""
-    room = np.empty(math.prod(shape) + LINE, dtype=np.float32)
-    start = -room.ctypes.data // 4 % LINE
-    return room[start : start + math.prod(shape)].reshape(shape)
+    buffer = np.empty(math.prod(shape) + LINE, dtype=np.float32)
+    start = -buffer.ctypes.data // 4 % LINE
+    return buffer[start : start + math.prod(shape)].reshape(shape)
 
 
 def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Trained]:
@@ -427,7 +427,7 @@ def train_networks(problem: Problem, recipe: Recipe, *, n_jobs=None) -> list[Tra
     network has its own random stream, so ``n_jobs`` changes the time and not the numbers.
     """
     kernels(problem.X.dtype)  # compile or load before threads start
-    # threads even where joblib's context asks for processes, with its number of jobs
+    # threads, even if the context of joblib sets processes
     run = Parallel(n_jobs=effective_n_jobs(n_jobs), prefer="threads")
     return run(delayed(_train)(problem, recipe, k, n_jobs) for k in range(problem.n_networks))
 

@@ -44,9 +44,9 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
 
     .. math:: \frac{1}{2 \sum_i w_i} \Big( \sum_i w_i (f(x_i) - y_i)^2 + \alpha \sum_l \|W_l\|^2 \Big),
 
-    with alpha = ``weight_decay`` and unpenalised biases. A batch of less weight than m/10 is divided by m/10, so that
-    rows of almost no weight have almost no effect. A network is trained by one core in single precision; `cross_fit`
-    trains the networks of all folds as one job.
+    with alpha = ``weight_decay`` and unpenalised biases. A batch with Σ_i w_i < m/10 is divided by m/10 instead, so
+    that rows of almost no weight have almost no effect. A network is trained by one core in single precision;
+    `cross_fit` trains the networks of all folds as one job.
 
     Parameters
     ----------
@@ -187,8 +187,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
     def cross_fit_together(self, problems, *, n_jobs=None) -> list[CrossFit]:
         """Cross-fit several problems, each (X, y, fold, sample_weight), with all networks trained as one job.
 
-        This is faster on a GPU. The results are those of a call of `cross_fit` each (up to rounding for networks that
-        are too large for a fused kernel).
+        This is faster on a GPU. The results equal those of one call of `cross_fit` per problem (up to rounding for
+        networks that are too large for a fused kernel).
         """
         recipe, n_jobs = self.recipe(), self.n_jobs if n_jobs is None else n_jobs
         checked = [_checked(*problem) for problem in problems]
@@ -212,8 +212,8 @@ class NetworkRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("epochs must hold at least one candidate")
         if not (0 < self.learning_rate < np.inf and 0 <= self.weight_decay < np.inf):
             raise ValueError(
-                f"learning_rate must be above zero and weight_decay not below, both finite; got {self.learning_rate!r} "
-                f"and {self.weight_decay!r}"
+                f"learning_rate must be above zero and weight_decay at least zero, both finite; got "
+                f"{self.learning_rate!r} and {self.weight_decay!r}"
             )
         return Recipe(
             hidden=_counts("hidden", self.hidden),

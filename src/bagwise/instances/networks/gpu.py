@@ -438,7 +438,7 @@ def learn_buffers(learners: list[Learner], buffers: Iterable[tuple], recipe: Rec
     finite, once = True, replace(recipe, epochs=(1,))
     for buffer in buffers:
         problem = Problem(*buffer, len(learners), recipe.seed, *scaling)
-        if len(np.unique(problem.fold[problem.weight > 0])) < 2:  # a few last rows, and none for one of the networks
+        if len(np.unique(problem.fold[problem.weight > 0])) < 2:  # a short last buffer: no rows for one of the networks
             continue
         ((_, data),) = upload([problem], once, device)
         group = _resumed(gather([problem], data, [(0, k) for k in range(len(learners))], once), learners)

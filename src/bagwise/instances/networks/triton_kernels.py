@@ -102,7 +102,7 @@ def product(a, a_rest, b, b_rest, FULL: tl.constexpr):
 
 @triton.jit
 def rectified(z):
-    return tl.where(z <= 0, 0.0, z)  # so, and not z > 0, NaN survives and divergence is seen
+    return tl.where(z <= 0, 0.0, z)  # not z > 0, so that NaN survives and divergence is detected
 
 
 def width(units: int) -> int:
@@ -115,7 +115,7 @@ def width(units: int) -> int:
 LARGEST = 8192  # weights of a network, padded to powers of two, that the registers of a program hold four times
 
 
-@triton.jit(do_not_specialize=["epoch"])  # or it would be compiled again for epoch 1
+@triton.jit(do_not_specialize=["epoch"])  # otherwise it would be compiled again for epoch 1
 def fused_epoch(
     X, T, weight, order, counts, batches, x_shift, x_factor, y_shift, y_factor, decays, sizes, losses,
     P, M, V, longest, stride, epoch,
@@ -155,7 +155,7 @@ def fused_epoch(
     for s in range(n_steps):
         start = s * batch
         stop = tl.minimum(start + batch, n)
-        # Of biases and output weights a term per row of a chunk: summing over rows, across threads, comes last.
+        # Biases and output weights have a term per row of a chunk; the sum over rows, across threads, is taken last.
         g1, gb1 = tl.zeros((DP, HP), tl.float32), tl.zeros((CHUNK, HP), tl.float32)
         if G > 0:
             g2, gb2 = tl.zeros((HP, GP), tl.float32), tl.zeros((CHUNK, GP), tl.float32)

@@ -26,8 +26,9 @@ class AttentionWeighted(BagRegressor):
         w_il ∝ (L_i a_il)^ρ,   with mean one in the bag,
 
     in the loss of the instance regressor, in the embedding μ_i = Σ_l w_il k(·, ŷ_il) / Σ_l w_il, or in both. The power
-    ρ is chosen by the left-out error of the second stage; ρ = 0 is instance-kme (in the catalogue: without its offset),
-    and the first of ``powers`` wins a tie. A new bag is weighted by the average attention of the networks of all folds.
+    ρ is chosen by the left-out error of the second stage; ρ = 0 gives equal weights, as in
+    instance-kme, and in a tie the first of ``powers`` is chosen. A new bag is weighted by the average attention of the
+    networks of all folds.
 
     Parameters
     ----------

@@ -62,8 +62,8 @@ NEAR = 3.0  # deviations from the mean up to which values stay linear
 class Scale:
     """Standardisation that compresses outliers: beyond `NEAR` deviations values grow as a logarithm.
 
-    A network extrapolates along straight lines, so that one instance 100 deviations away would spoil the prediction of
-    its bag; the logarithm keeps the order of values. A column that did not vary in training is 0.
+    A network extrapolates linearly, so one instance 100 deviations away would dominate the prediction of its bag. The
+    logarithm keeps the order of values. A column that did not vary in training is 0.
     """
 
     centre: np.ndarray
@@ -127,8 +127,8 @@ class AttentionRegressor(BagRegressor):
 
     Gated attention (``pooling="gated"``) looks once: a_l = softmax_l wᵀ(tanh(V m_l) ⊙ σ(U m_l)), ŷ = head(Σ_l a_l m_l).
 
-    Such networks depend much on their seed. So several are trained, each stopped early by other held-out bags (groups
-    stay together) and reset to its best weights, and those that learned something are averaged.
+    The result of such a network depends on its seed. So several are trained, each stopped early by other held-out bags
+    (groups stay together) and reset to its best weights, and those that learned something are averaged.
 
     On a CPU each network is trained on one core by compiled code, 2.5 to 5 times as fast as plain numpy. On a GPU,
     which needs torch, all networks are trained together; the results agree up to rounding. Predictions are made on the
@@ -184,7 +184,7 @@ class AttentionRegressor(BagRegressor):
     Notes
     -----
     The papers state neither the sizes nor the training; those are choices of this library. Inputs grow as a logarithm
-    beyond three deviations, so that an outlying instance does not spoil the prediction of its bag. The last layer
+    beyond three deviations, so that an outlying instance does not dominate the prediction of its bag. The last layer
     starts at zero, so a network that learns nothing predicts the mean.
 
     Examples
@@ -310,7 +310,7 @@ class AttentionRegressor(BagRegressor):
         return attend(self.network_, members, self.inputs_(bags))
 
     def _useful(self, members: list) -> list:
-        # A network whose error exceeds one by rounding explains nothing: the first weights predict the mean.
+        # An untrained network predicts the mean, so its error is one, or slightly above by rounding.
         explained = np.maximum(1.0 - np.array([member.error for member in members]), 0.0)
         limit = self.keep * explained.max()
         return [member for member, share in zip(members, explained, strict=True) if share >= limit]

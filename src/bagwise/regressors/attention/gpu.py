@@ -137,7 +137,7 @@ def _deterministic_kernels():
     strict = torch.are_deterministic_algorithms_enabled()
     lenient = torch.is_deterministic_algorithms_warn_only_enabled()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that cuBLAS might vary, which on one stream it does not
+        warnings.simplefilter("ignore", UserWarning)  # cuBLAS may vary between runs, but not on a single stream
         torch.use_deterministic_algorithms(True, warn_only=True)
         try:
             yield

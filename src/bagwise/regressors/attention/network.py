@@ -105,7 +105,7 @@ class Data:
         return np.diff(self.offsets)
 
     def arrays(self, dtype) -> tuple[np.ndarray, ...]:
-        """Return the arrays as the kernels take them: for others, read-only ones too, numba would compile anew."""
+        """Return writable arrays in the dtype of the kernels; numba would compile again for any other type."""
         values = (np.require(part, dtype, "CW") for part in (self.rows, self.moments, self.shares))
         return *values, np.require(self.offsets, np.int64, "CW")
 
@@ -130,8 +130,8 @@ class Task:
         learn = weight[:, None] * np.stack([split.learn for split in splits], axis=1)
         held = weight[:, None] * np.stack([split.held for split in splits], axis=1)
         held = held / held.sum(axis=0)
-        by_the_mean = (held * targets**2).sum(axis=0)
-        held = held / np.where(by_the_mean > 0, by_the_mean, 1.0)
+        error_of_mean = (held * targets**2).sum(axis=0)
+        held = held / np.where(error_of_mean > 0, error_of_mean, 1.0)
         return cls(targets, learn / learn.mean(axis=0), held, blend)
 
     def __getitem__(self, networks) -> Task:
@@ -161,11 +161,11 @@ class Split:
 
     @classmethod
     def of(cls, allowed: np.ndarray, fold: np.ndarray, restart: int) -> Split:
-        """Hold out one fold of the allowed bags; each restart another, so that most networks learn from any bag."""
+        """Hold out one fold of the allowed bags, another for each restart: most networks learn from each bag."""
         folds = np.unique(fold[allowed])
         held = allowed & (fold == folds[restart % len(folds)])
         learn = allowed & ~held
-        return cls(learn if learn.any() else held, held)  # all of one group: stopped by the bags that it learns from
+        return cls(learn if learn.any() else held, held)  # a single group is used for learning and for stopping
 
 
 def cuts(positions: np.ndarray, sizes: np.ndarray, n_bags: int) -> np.ndarray:
