@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -86,3 +87,11 @@ def test_a_gpu_without_torch_is_refused(model, no_torch):
     ):
         model.fit(*sample(30))
     assert resources.choose_device("auto", is_large=True) == "cpu"
+
+
+def test_a_missing_gpu_is_refused_where_another_learner_could_be_left_out(monkeypatch):
+    """The blend of `instance-kme` left out its network, with a warning."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    monkeypatch.setattr(resources, "gpu", lambda: False)
+    with pytest.raises(ValueError, match="device='cuda' needs a GPU"):
+        METHOD.fit(*sample(30))

@@ -100,6 +100,10 @@ def _library():
     return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
+class DeviceError(ValueError):
+    """A GPU was requested that is not there."""
+
+
 def choose_device(device: str, *, is_large: bool) -> str:
     """Return ``"cpu"`` or the name of an available GPU; ``"auto"`` uses a GPU only if the work ``is_large``."""
     if device == "cpu":
@@ -116,7 +120,7 @@ def choose_device(device: str, *, is_large: bool) -> str:
                 f"device={device!r} needs torch, which is not installed. Install it with: pip install 'bagwise[torch]' "
                 "or use device='cpu' or 'auto'. All methods work on the CPU without torch."
             ) from error
-        raise ValueError(
+        raise DeviceError(
             f"device={device!r} needs a GPU, but torch finds none on this machine. Use device='cpu', or 'auto' to use "
             "a GPU only if there is one. All methods work on the CPU."
         )

@@ -25,7 +25,7 @@ from bagwise.bags.checks import compared, within_range
 from bagwise.bags.folds import Folds, split_bags
 from bagwise.bags.segments import segment_mean
 from bagwise.bags.validation import check_options, one_of
-from bagwise.execution.resources import one_thread
+from bagwise.execution.resources import DeviceError, one_thread
 from bagwise.held_out import assemble, hold_out
 
 
@@ -275,6 +275,8 @@ class OutOfFoldUnion(_BaseComposition):
             stage = clone(stage)
             try:
                 columns.append(stage.fit_transform(bags, y, sample_weight))
+            except DeviceError:
+                raise
             except (ValueError, np.linalg.LinAlgError) as error:
                 failed = error
                 if len(self.learners) > 1:
