@@ -40,14 +40,14 @@ def test_gate_is_at_a_minimum_of_its_loss(hidden):
     ]
     assert np.abs(slopes).max() < 1e-4
     assert naive_loss(gate, gate.theta_, share) < naive_loss(gate, np.zeros_like(gate.theta_), share) - 1e-3
-    np.testing.assert_allclose(segment_sum(gate.chances(BAGS), BAGS.offsets), 1.0)
+    np.testing.assert_allclose(segment_sum(gate.probabilities(BAGS), BAGS.offsets), 1.0)
 
 
 def test_gate_goes_on_from_where_it_was():
     first = Gate(3, iterations=300).fit(BAGS, GAMMA)
     again = Gate(3, iterations=1).fit(BAGS, GAMMA, start=first)
-    np.testing.assert_allclose(again.chances(BAGS), first.chances(BAGS), atol=1e-3)
-    np.testing.assert_allclose(Gate(3).begin(BAGS).chances(BAGS), 1 / BAGS.expand(BAGS.sizes))
+    np.testing.assert_allclose(again.probabilities(BAGS), first.probabilities(BAGS), atol=1e-3)
+    np.testing.assert_allclose(Gate(3).begin(BAGS).probabilities(BAGS), 1 / BAGS.expand(BAGS.sizes))
 
 
 def test_gate_finds_what_marks_the_primary_instance():

@@ -70,7 +70,7 @@ def members_of(listed) -> list[Member]:
         if not isinstance(item, Member | str) and not is_pair:
             raise TypeError(f"a member is a name or a pair (name, estimator), not {item!r}")
         members.append(item if isinstance(item, Member) else Member.of(item, costly=True))
-    Member.refuse_twins(members, "member")
+    Member.check_unique_names(members, "member")
     return members
 
 

@@ -215,7 +215,7 @@ class KernelMean(Embedding):
             yield setting, fitted, fitted._training_rows(intervals[key][1], means.get(key))
 
     def transform(self, bags) -> np.ndarray:
-        scaled = self._new(bags)
+        scaled = self._scale_new(bags)
         if self.map_ == "chebyshev":
             rows = self.rows_of(self.interpolant_.means(scaled))
             outside, direct = self._outside(scaled, self.outside_)
@@ -226,7 +226,7 @@ class KernelMean(Embedding):
         gram = mean_gram(self.kernel_, scaled, self.training_, device=self.device, precision=self.precision)
         return gram if self.columns == "gram" else gram @ self.to_features_
 
-    def _new(self, bags) -> Bags:
+    def _scale_new(self, bags) -> Bags:
         """Return new bags with the scaling that the kernel uses."""
         scaled = self._scaled(check_bags(bags, fitted=self, allow_weights=True))
         clip = self.beyond == "clip" or self.reach is not None
@@ -234,13 +234,13 @@ class KernelMean(Embedding):
 
     def polynomial_means(self, bags) -> np.ndarray:
         """Return the mean of each Chebyshev polynomial of the series over each training bag."""
-        return self.interpolant_.means(self._new(bags))
+        return self.interpolant_.means(self._scale_new(bags))
 
     def project(self, bags, coef: np.ndarray) -> np.ndarray:
         """Compute ``transform(bags) @ coef``; with a series, the bag mean of one function of the values."""
         if getattr(self, "map_", None) != "chebyshev":
             return super().project(bags, coef)
-        scaled = self._new(bags)
+        scaled = self._scale_new(bags)
         function = self.interpolant_.evaluate(self.to_features_ @ coef, scaled.instances[:, 0])
         outside, direct = self._outside(scaled, self.outside_ @ coef)
         function[outside] = direct

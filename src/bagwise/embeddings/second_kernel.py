@@ -106,11 +106,11 @@ class SecondKernel(Embedding):
     def fit_grid(self, bags, y, settings):
         """Fit a copy per setting, as `Embedding.fit_grid`; adjacent settings share the rows of one first embedding."""
 
-        def of_embedding(setting: dict) -> dict:
+        def first_part(setting: dict) -> dict:
             return {name: value for name, value in setting.items() if name.split("__")[0] == "embedding"}
 
         bags = check_bags(bags, allow_weights=True, apart=True)
-        runs = [(shared, list(run)) for shared, run in groupby(settings, of_embedding)]
+        runs = [(shared, list(run)) for shared, run in groupby(settings, first_part)]
         if any("embedding" in shared for shared, _ in runs):  # a setting replaces the first embedding itself
             yield from super().fit_grid(bags, y, [setting for _, run in runs for setting in run])
             return
@@ -155,8 +155,8 @@ class SecondKernel(Embedding):
                 spread = cdist(sample, sample, "cityblock").mean() / 2
         self.spread_ = float(spread) if np.isfinite(spread) and spread > 0 else 1.0
         rows = (rows - self.mean_) / self.spread_
-        many = len(rows) > self.landmarks
-        self.rows_ = pick_prototypes(rows, self.landmarks, random_state=self.random_state) if many else rows
+        needs_landmarks = len(rows) > self.landmarks
+        self.rows_ = pick_prototypes(rows, self.landmarks, random_state=self.random_state) if needs_landmarks else rows
         return rows
 
     def _fit_kernels(self, rows: np.ndarray, kernels: list) -> Iterator[tuple[SecondKernel, np.ndarray]]:

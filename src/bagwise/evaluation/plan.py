@@ -67,7 +67,7 @@ def as_entries(methods, *, tune: bool = True) -> list[Entry]:
             kinds = "a name, (label, estimator) or (label, estimator, search space)"
             raise TypeError(f"a method is {kinds}, not {shorten(repr(item), 80)}{hint}")
         entries.append(item)
-    Entry.refuse_twins(entries, "method")
+    Entry.check_unique_names(entries, "method")
     return entries
 
 

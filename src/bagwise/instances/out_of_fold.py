@@ -157,24 +157,24 @@ class OutOfFold(BaseEstimator):
     def fit_transform(self, bags, y, sample_weight=None) -> Bags:
         """Fit, and return the out-of-fold predictions of the training instances."""
         check_options(self, predictor=PREDICTORS, beyond=BEYOND)
-        carried, y = check_fit(
+        checked, y = check_fit(
             bags, y, fitting=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
         )
-        importance = check_weights(sample_weight, carried)
-        folds = split_bags(carried, self.folds, random_state=self.random_state, inner=True)
+        bag_weights = check_weights(sample_weight, checked)
+        folds = split_bags(checked, self.folds, random_state=self.random_state, inner=True)
         self.fold_ = folds.test
-        if importance is not None and len(set(self.fold_[importance > 0].tolist())) < 2:
+        if bag_weights is not None and len(set(self.fold_[bag_weights > 0].tolist())) < 2:
             raise ValueError(
                 "all bags with a weight above zero are in one fold, so no model can be trained without it. Check "
                 "sample_weight and groups"
             )
-        regressor, (X, target, fold, weights) = self.problem(carried, y, self.fold_, importance)
-        _refuse_lost_weights(regressor, importance is not None or carried.weights is not None)
+        regressor, (X, target, fold, weights) = self.problem(checked, y, self.fold_, bag_weights)
+        _refuse_lost_weights(regressor, bag_weights is not None or checked.weights is not None)
         train = regressor.cross_fit if isinstance(regressor, CrossFitting) else partial(fold_by_fold, regressor)
         if not folds.is_partition:
-            train = partial(cross_fit_windows, train, [carried.expand(folds.train(k)) for k in range(len(folds))])
+            train = partial(cross_fit_windows, train, [checked.expand(folds.train(k)) for k in range(len(folds))])
         result = train(X, target, fold, sample_weight=weights, n_jobs=self.n_jobs)
-        return self.adopt(result, carried, y, importance)
+        return self.adopt(result, checked, y, bag_weights)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -202,12 +202,12 @@ class OutOfFold(BaseEstimator):
 
     def transform(self, bags) -> Bags:
         """Return the predictions of the final predictor, as one column."""
-        carried = check_bags(
+        checked = check_bags(
             bags, fitted=self, allow_missing=reads_missing(self.regressor), allow_weights=True, apart=True
         )
-        rows = within_range(carried, self) if self.beyond == "clip" else carried
+        rows = within_range(checked, self) if self.beyond == "clip" else checked
         predictions = self.predictor_.predict(rows.spread().instances)
-        return self._out(carried).replace(np.reshape(predictions, (-1, 1)))
+        return self._out(checked).replace(np.reshape(predictions, (-1, 1)))
 
     def _out(self, bags: Bags) -> Bags:
         return bags if self.keep_covariates else bags.without_covariates()
@@ -347,10 +347,10 @@ class EachInstance(BaseEstimator):
         else:
             check_options(self, beyond=BEYOND)
             bags, y = check_fit(bags, y, fitting=self, allow_missing=reads_missing(self.estimator), allow_weights=True)
-            importance = check_weights(sample_weight, bags)
-            weights = instance_weights(bags, self.weighting, importance)
+            bag_weights = check_weights(sample_weight, bags)
+            weights = instance_weights(bags, self.weighting, bag_weights)
             regressor = prepared(self.estimator, self.scaler, self.random_state)
-            _refuse_lost_weights(regressor, importance is not None or bags.weights is not None)
+            _refuse_lost_weights(regressor, bag_weights is not None or bags.weights is not None)
             groups = bags.expand(np.arange(len(bags)))
             self.estimator_ = fit_rows(regressor, bags.instances, bags.expand(y), weights, groups)
         remember_columns(self, bags)

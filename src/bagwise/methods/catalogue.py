@@ -199,17 +199,17 @@ class NamedMethod:
         return cls(name, lambda seed: seeded(clone(estimator), seed), **more)
 
     @staticmethod
-    def refuse_twins(methods: list[NamedMethod], noun: str) -> None:
+    def check_unique_names(methods: list[NamedMethod], noun: str) -> None:
         """Raise an error if two methods have the same name."""
         names = [entry.name for entry in methods]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"two {noun}s are called {twice[0]!r}; give each its own name: (name, estimator)")
+        duplicates = sorted({name for name in names if names.count(name) > 1})
+        if duplicates:
+            raise ValueError(f"two {noun}s are called {duplicates[0]!r}; give each its own name: (name, estimator)")
 
 
 def auto(*, random_state=0, n_jobs=None, **options):
     """Cross-validate about ten methods on the same folds of bags, and blend those that lower the held-out error."""
-    from bagwise.auto import AutoRegressor  # its members are methods of the catalogue, so it is imported late
+    from bagwise.auto import AutoRegressor  # imported late, because its members are methods of the catalogue
 
     return AutoRegressor(random_state=random_state, n_jobs=n_jobs, **options)
 

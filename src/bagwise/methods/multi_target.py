@@ -88,7 +88,7 @@ class MultiTarget(BagModel, RegressorMixin, BaseEstimator):
         columns, names = _as_targets(y, bags)
         n = len(self.estimators_)
         if len(names) != n:
-            raise ParameterError("y", f"y has {len(names)} targets, but the model {n}; pass the same columns")
+            raise ParameterError("y", f"y has {len(names)} targets, but the model has {n}; pass the same columns")
         weights = check_weights(sample_weight, bags)
         pairs = zip(self.estimators_, columns.T, strict=True)
         return float(np.mean([model.score(*_with_target(bags, column, weights)) for model, column in pairs]))
@@ -131,11 +131,11 @@ def _as_targets(y, bags: Bags) -> tuple[np.ndarray, list[str]]:
         default = loaded if len(loaded) == y.shape[1] else [f"target {k + 1}" for k in range(y.shape[1])]
         names, columns = [str(name) for name in headers or default], list(y.T)
     y = np.column_stack([check_targets(column, bags, allow_missing=True) for column in columns])
-    unknown = np.isnan(y)
-    if unknown.all(axis=0).any():
-        name = names[unknown.all(axis=0).argmax()]
+    missing = np.isnan(y)
+    if missing.all(axis=0).any():
+        name = names[missing.all(axis=0).argmax()]
         raise ParameterError("y", f"no bag has a target in column {name!r}; leave it out")
-    if unknown.all(axis=1).any():
-        bag = name_bags(bags.ids, unknown.all(axis=1))
+    if missing.all(axis=1).any():
+        bag = name_bags(bags.ids, missing.all(axis=1))
         raise ParameterError("y", f"{bag} no target at all; drop such bags before fitting")
     return y, names

@@ -89,7 +89,7 @@ class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
         if groups is None and folds is not None:
             groups = bag_folds(bags, min(folds, len(bags)))  # by ids: rounding of the rows must not move bags
         fit_grid = getattr(embedding, "fit_grid", partial(Embedding.fit_grid, embedding))  # not all are Embeddings
-        embedded = fit_grid(_for(embedding, bags), y, self.settings())
+        embedded = fit_grid(_readable(embedding, bags), y, self.settings())
         self.fit_embedded(embedded, y - self._offset(bags), weight, groups, bags.covariates)
 
     def fit_embedded(self, embedded, y, weight=None, groups=None, covariates=None) -> EmbeddingRidge:
@@ -137,7 +137,7 @@ class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
     def _predict(self, bags) -> np.ndarray:
         self._warn_of_extrapolation(bags)
         if self.beside_ is None and hasattr(self.embedding_, "project") and hasattr(self.head_, "coef_"):
-            values = self.embedding_.project(_for(self.embedding_, bags), self.head_.coef_) + self.head_.intercept_
+            values = self.embedding_.project(_readable(self.embedding_, bags), self.head_.coef_) + self.head_.intercept_
         else:
             values = self.head_.predict(self._rows(bags))
         return values + self._offset(bags)
@@ -148,7 +148,7 @@ class EmbeddingRidge(EmbeddingGrid, AdditiveMixin, BagRegressor):
         return self.within_limits(self.head_.predict_path(self._rows(bags)) + np.reshape(self._offset(bags), (-1, 1)))
 
     def _rows(self, bags) -> np.ndarray:
-        rows = self.embedding_.transform(_for(self.embedding_, bags))
+        rows = self.embedding_.transform(_readable(self.embedding_, bags))
         return rows if self.beside_ is None else self.beside_.join(rows, bags.covariates)
 
     def _offset(self, bags) -> np.ndarray | float:
@@ -179,7 +179,7 @@ def reads_covariates(embedding) -> bool:
     return getattr(embedding, "reads_covariates", False)
 
 
-def _for(embedding, bags):
+def _readable(embedding, bags):
     """Return the bags with covariates if the embedding reads them, otherwise without."""
     return bags if reads_covariates(embedding) else bags.without_covariates()
 

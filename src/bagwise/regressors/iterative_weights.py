@@ -61,7 +61,7 @@ class Gate(BaseEstimator):
     >>> from bagwise.regressors import Gate
     >>> bags = bw.from_arrays([np.array([[0.0], [1.0]]), np.array([[2.0], [5.0], [4.0]])])
     >>> gate = Gate().fit(bags, np.array([0.0, 1.0, 0.0, 1.0, 0.0]))
-    >>> gate.chances(bags).argmax()
+    >>> gate.probabilities(bags).argmax()
     np.int64(1)
     """
 
@@ -81,9 +81,9 @@ class Gate(BaseEstimator):
             scores, backwards = self._score(theta, rows, np.matmul)
             top = bags.expand(segment_max(scores, bags.offsets))
             log_total = bags.expand(np.log(segment_sum(np.exp(scores - top), bags.offsets))) + top
-            log_chances = scores - log_total
-            value = -(a * responsibilities) @ log_chances + 0.5 * self.penalty * (theta @ theta)
-            return value, backwards(a * (np.exp(log_chances) - responsibilities)) + self.penalty * theta
+            log_pi = scores - log_total
+            value = -(a * responsibilities) @ log_pi + 0.5 * self.penalty * (theta @ theta)
+            return value, backwards(a * (np.exp(log_pi) - responsibilities)) + self.penalty * theta
 
         start = self if start is None else start
         result = minimize(loss, start.theta_, jac=True, method="L-BFGS-B", options={"maxiter": self.iterations})
@@ -100,7 +100,7 @@ class Gate(BaseEstimator):
         self.theta_ = np.concatenate([inner / np.sqrt(d), np.zeros(self.hidden or d)])
         return self
 
-    def chances(self, bags: Bags) -> np.ndarray:
+    def probabilities(self, bags: Bags) -> np.ndarray:
         """Return the probability π of each instance; they sum to one in each bag."""
         rows = (bags.instances - self.centre_) / self.scale_
         return segment_softmax(self._score(self.theta_, rows)[0], bags.offsets)
@@ -322,7 +322,7 @@ class Mixture(BaseEstimator):
         bags, errors = task.bags, task.errors(predictions)
         variance = self.variance or max(self.floor, float(bags.expand(task.share) @ (weights * errors)))
         gate = self._fit_gate(task, weights, last)
-        prior = task.bags.shares() if gate is None else gate.chances(bags)
+        prior = task.bags.shares() if gate is None else gate.probabilities(bags)
         with np.errstate(divide="ignore"):  # a probability can underflow to zero
             joint = np.log(prior) - 0.5 * (errors / variance + np.log(2.0 * np.pi * variance))
         top = segment_max(joint, bags.offsets)
@@ -438,7 +438,7 @@ class Reweighting(BagRegressor):
         predictions = self.predict_instances(bags)
         if self.gate_ is None:
             return (segment_median if self.rule == "median" else segment_mean)(predictions, bags.offsets)
-        probability = self.gate_.chances(bags)
+        probability = self.gate_.probabilities(bags)
         if self.rule == "median":
             return segment_weighted_median(predictions, probability, bags.offsets)
         if self.rule == "prime":
@@ -454,7 +454,7 @@ class Reweighting(BagRegressor):
         """Return π of each instance if there is a gate, otherwise its weight in the prediction of its bag."""
         bags = self._checked(bags)
         if self.gate_ is not None:
-            return self.gate_.chances(bags)
+            return self.gate_.probabilities(bags)
         if self.rule == "mean":
             return bags.shares()
         return segment_median_shares(self.predict_instances(bags), bags.shares(), bags.offsets)

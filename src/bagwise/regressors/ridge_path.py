@@ -108,7 +108,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         """
         Z, y, w, penalties = self._problem(Z, y, sample_weight)
         path = self._path(Z, y, w)
-        self.errors_, best, residuals = self._judged(Z, y, w, groups, penalties, path)
+        self.errors_, best, residuals = self._compare(Z, y, w, groups, penalties, path)
         self.penalty_, self.error_ = self._penalty(best), float(self.errors_[best])
         coefficients, intercepts = zip(*map(path.coefficients, penalties), strict=True)
         self.coef_path_, self.intercept_path_ = np.array(coefficients), np.array(intercepts)
@@ -129,7 +129,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
         For a Gram matrix with few large groups this is faster: only the matrices without each group are decomposed.
         """
         Z, y, w, penalties = self._problem(Z, y, sample_weight)
-        errors, best, _ = self._judged(Z, y, w, groups, penalties)
+        errors, best, _ = self._compare(Z, y, w, groups, penalties)
         return self._penalty(best), float(errors[best])
 
     def _problem(self, Z, y, sample_weight) -> tuple[np.ndarray | RowBlocks, np.ndarray, np.ndarray, np.ndarray]:
@@ -154,7 +154,7 @@ class RidgePath(RegressorMixin, BaseEstimator):
     def _path(self, Z, y, w):
         return (_FeaturePath if self.kernel == "linear" else _GramPath)(Z, y, w, self.fit_intercept)
 
-    def _judged(self, Z, y, w, groups, penalties, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
+    def _compare(self, Z, y, w, groups, penalties, path=None) -> tuple[np.ndarray, int, np.ndarray | None]:
         """Return left-out errors per penalty, the index of the best, and its residuals (None for many blocks)."""
         is_large = self.kernel == "precomputed" and len(y) >= MANY_ROWS and len(penalties) >= MANY_PENALTIES
         if is_large and groups is not None and (unit := numbered(groups)).max() < FEW_GROUPS:

@@ -64,11 +64,11 @@ class LassoPath(RegressorMixin, BaseEstimator):
         _, unit = np.unique(keys, return_inverse=True)
         residuals = np.repeat((y - np.average(y, weights=w))[:, None], len(penalties), axis=1)
         for fold in range(min(self.folds, unit.max() + 1)) if unit.max() else ():
-            out = unit % self.folds == fold
-            if not w[~out].any():
+            held_out = unit % self.folds == fold
+            if not w[~held_out].any():
                 continue  # no bag to fit on: predict the mean
-            _, fold_coef, fold_intercept = _path(Z[~out], y[~out], w[~out], penalties)
-            residuals[out] = y[out, None] - Z[out] @ fold_coef - fold_intercept
+            _, fold_coef, fold_intercept = _path(Z[~held_out], y[~held_out], w[~held_out], penalties)
+            residuals[held_out] = y[held_out, None] - Z[held_out] @ fold_coef - fold_intercept
         errors = np.average(residuals**2, axis=0, weights=w)
         best = int(np.argmin(errors))
         self.penalty_, self.error_, self.residuals_ = float(penalties[best]), float(errors[best]), residuals[:, best]

@@ -402,7 +402,7 @@ def shuffle(order, state):
 
 
 @kernel
-def scale_rows(X, y, weight, rows, scaling, inputs, aims):
+def scale_rows(X, y, weight, rows, scaling, inputs, targets):
     """Write the scaled inputs of some rows, and their scaled targets and weights.
 
     ``scaling`` is shift and factor of X, then of y.
@@ -410,12 +410,12 @@ def scale_rows(X, y, weight, rows, scaling, inputs, aims):
     x_shift, x_factor, y_shift, y_factor = scaling
     load_rows(X, rows, x_shift, x_factor, inputs)
     for r in range(rows.size):
-        aims[r, 0] = np.float32((y[rows[r]] - y_shift) * y_factor)
-        aims[r, 1] = weight[rows[r]]
+        targets[r, 0] = np.float32((y[rows[r]] - y_shift) * y_factor)
+        targets[r, 1] = weight[rows[r]]
 
 
 @kernel
-def train_epoch(features, aims, order, plan, parameters, memory, batch, rate, decay, steps):
+def train_epoch(features, targets, order, plan, parameters, memory, batch, rate, decay, steps):
     """Make one pass over rows of `scale_rows` in ``order``, in batches, and return the weighted sum of squared errors.
 
     ``memory`` (3, parameters) holds the gradient, zero between calls, and the first and second moments; ``steps`` is
@@ -438,10 +438,10 @@ def train_epoch(features, aims, order, plan, parameters, memory, batch, rate, de
                     first[r, a] = x[a]
                 for a in range(0, x.size, LINE):
                     prefetch(features, later, a)
-                prefetch(aims, later, 0)
+                prefetch(targets, later, 0)
             forward(parameters, plan, space, rows.size, errors)
             for r in range(rows.size):
-                target, weight = aims[rows[r], 0], aims[rows[r], 1]
+                target, weight = targets[rows[r], 0], targets[rows[r], 1]
                 miss = errors[r] - target
                 errors[r] = weight * miss
                 loss += errors[r] * miss

@@ -4,13 +4,12 @@ Importing this module imports numba; `network.attention_kernels` imports it when
 flat vector of parameters and a table ``plan`` (`network.Network.plan`): a row per dense layer with its inputs, outputs
 and position in the vector. The first ``n_read`` layers read an instance. The pooling layers follow, then the head.
 
-Training uses single precision and prediction double precision, by the same code. Products of matrices are those of
-`simd` in single precision, where the shape allows, else of BLAS; all that follows the bags, whose sizes differ, is a
-loop.
+Training uses single precision and prediction double precision, by the same code. Matrix products use `simd` in single
+precision if the shape allows it, otherwise BLAS. Operations per bag are loops, because the sizes of bags differ.
 
-numba finds functions that are not inlined by their names. The process that compiles a kernel runs other copies of them
-than processes that load it from disk, so its numbers differ by a few units of 1e-9. Inlining all of them would avoid
-this, and compiling would take minutes.
+numba links functions that are not inlined by name. The process that compiles a kernel therefore runs other copies of
+them than a process that loads the kernel from disk, and results differ by a few units of 1e-9. Inlining all of them
+would avoid this, but compiling would take minutes.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from bagwise.instances.networks.simd import (
 )
 
 MEAN, GATED, SET = range(3)  # ways of pooling
-ZERO, ONE = np.float32(0), np.float32(1)  # a float32 times a float32 stays one
+ZERO, ONE = np.float32(0), np.float32(1)  # typed, so that products stay in float32
 
-BLOCK = 512  # rows per product of matrices; what follows finds its results in the cache
+BLOCK = 512  # rows per matrix product, so that the result is still in the cache when it is used
 
 
 def called(function):
-    """Compile a function that kernels call, instead of a copy in each place."""
+    """Compile a function that kernels call; it is not inlined."""
     return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
 
 
-# Functions of a number ------------------------------------------------------------------------------------------------
+# Scalar functions -----------------------------------------------------------------------------------------------------
 
 
 @intrinsic
@@ -173,7 +172,7 @@ def dense(vector, plan, l, values, positive):
         if positive:
             for i in range(len(block)):
                 for k in range(b.size):
-                    block[i, k] = ZERO if block[i, k] <= 0 else block[i, k]  # NaN stays, so that divergence is seen
+                    block[i, k] = ZERO if block[i, k] <= 0 else block[i, k]  # keep NaN, which marks divergence
     return outputs
 
 
@@ -283,7 +282,7 @@ def copy(source, target):
 def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, attention):
     """Look at each bag several times; arrays have an axis of looks, ``states`` are [q_t, r_t]."""
     n_bags, u = states.shape[1], read.shape[1]
-    none = np.zeros(u, read.dtype)
+    initial_cell = np.zeros(u, read.dtype)
     for t in range(len(states)):
         if t > 0:
             gates[t] = dense(vector, plan, at, states[t - 1], False)
@@ -291,13 +290,13 @@ def set_attention(vector, plan, at, read, starts, gates, cells, curves, states, 
             copy(layer(vector, plan, at)[1], gates[0, 0])  # the first input and state are zero
         for i in range(n_bags):
             gate, cell, curve, query = gates[t, i], cells[t, i], curves[t, i], states[t, i, :u]
-            if t == 0 and i > 0:  # the same for all bags
+            if t == 0 and i > 0:  # the first query is the same for all bags
                 copy(gates[0, 0], gate)
                 copy(cells[0, 0], cell)
                 copy(curves[0, 0], curve)
                 copy(states[0, 0, :u], query)
             else:
-                open_gates(gate, cells[t - 1, i] if t > 0 else none, cell, curve, query)
+                open_gates(gate, cells[t - 1, i] if t > 0 else initial_cell, cell, curve, query)
             score(read, query, starts[i], starts[i + 1], attention[t])
             pool(read, starts[i], starts[i + 1], attention[t], states[t, i, u:])
 
@@ -336,13 +335,13 @@ def set_attention_backward(
 ):
     """Add to the slopes of the instances, from the slope of the last state; ``gates`` are used up."""
     n_bags, u = states.shape[1], read.shape[1]
-    none = np.zeros(u, read.dtype)
+    initial_cell = np.zeros(u, read.dtype)
     cell_slopes, scores = np.zeros((n_bags, u), read.dtype), np.empty(len(read), read.dtype)
     for t in range(len(states) - 1, -1, -1):
         for i in range(n_bags):
             lo, hi = starts[i], starts[i + 1]
             look_backward(read, lo, hi, attention[t], states[t, i], slope[i], read_slope, scores)
-            before = cells[t - 1, i] if t > 0 else none
+            before = cells[t - 1, i] if t > 0 else initial_cell
             gates_backward(gates[t, i], before, curves[t, i], slope[i], cell_slopes[i])
         if t > 0:
             slope = dense_backward(vector, gradient, plan, at, states[t - 1], gates[t], True)
