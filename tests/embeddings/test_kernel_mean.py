@@ -267,7 +267,7 @@ def test_devices_and_precisions():
     pytest.importorskip("torch")
     with pytest.raises(ValueError, match="precision must be 'float64' or 'float32', not 'float16'"):
         mean_gram(Gaussian(), drawn(0), precision="float16")
-    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda' .* not 'tpu'"):
+    with pytest.raises(ValueError, match="device must be 'cpu', 'cuda'.* not 'tpu'"):
         KernelMean(device="tpu").fit(drawn(0))
     plain, auto = KernelMean().fit_transform(drawn(0)), KernelMean(device="auto").fit_transform(drawn(0))
     np.testing.assert_array_equal(plain, auto)  # so few pairs are not worth a GPU
