@@ -54,9 +54,11 @@ def test_precision_and_missing_values_of_a_frame():
 def test_bags_of_other_columns_are_refused(build):
     """The names were dropped, and the columns of every bag taken by position."""
     first, second = build({"u": [1.0], "v": [2.0]}), build({"v": [2.0], "u": [1.0]})
-    with pytest.raises(ValueError, match="bag 'b' has not the columns .* .the order is: v, u; expected: u, v.; select"):
+    with pytest.raises(
+        ValueError, match="bag 'b' has other columns than .* .the order is: v, u; expected: u, v.; select"
+    ):
         from_arrays([first, second], ids=["a", "b"])
-    with pytest.raises(ValueError, match=r"bag 'b' has not the columns of bag 'a' \(missing: u, v; new: w\)"):
+    with pytest.raises(ValueError, match=r"bag 'b' has other columns than bag 'a' \(missing: u, v; new: w\)"):
         from_arrays([first, build({"w": [2.0]})], ids=["a", "b"])
     assert from_arrays([first, np.ones((1, 2))]).feature_names == ("u", "v")
 
@@ -85,7 +87,7 @@ def test_names_given_beside_a_frame_must_be_its_own(build):
 def test_columns_that_are_counted_have_no_names():
     counted = pd.DataFrame(np.ones((2, 2)))
     assert Bags(counted, [0, 2], covariates=pd.DataFrame([[1.0]])).feature_names is None
-    with pytest.raises(ValueError, match="bag 1 has not the columns of bag 0 .the order is: 1, 0; expected: 0, 1"):
+    with pytest.raises(ValueError, match="bag 1 has other columns than bag 0 .the order is: 1, 0; expected: 0, 1"):
         from_arrays([counted, counted[[1, 0]]])
 
 

@@ -52,7 +52,7 @@ def test_a_sound_table(frame):
         ({"site": lambda f: f.index, "aod": lambda f: np.arange(25.0)}, "warning", "every row is a bag of its own"),
         ({"site": lambda f: f.site.where(f.index != 3)}, "error", "1 of 25 rows have no bag id (the first is row 3"),
         ({"site": lambda f: 20190423 + (f.site > "a")}, "warning", "bag ids such as 20190423 look like dates read as"),
-        ({"red": lambda f: 3.0}, "note", "column 'red': one value throughout"),
+        ({"red": lambda f: 3.0}, "note", "column 'red': the same value in all rows"),
         ({"red": lambda f: f.red.where(f.index != 3)}, "note", "column 'red': missing values"),
         ({"red": lambda f: f.red.where(f.index != 3)}, "error", "bag 'a' has"),
         ({"red": lambda f: np.nan}, "error", "column 'red': no values"),

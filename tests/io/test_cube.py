@@ -190,7 +190,7 @@ def test_every_misuse_names_the_way_out(tmp_path, cube, zones):
         ("there is no dimension 'easting'; the dimensions are ", cube, how | {"x": "easting"}),
         ("the y dimension is not recognised; name it with y=", cube.rename(y="row"), how),
         (r"dimension 'x' has no coordinates; add them by cube\.assign_coords\(x=", cube.drop_vars("x"), how),
-        ("cube without a coordinate reference system .*; name it, with crs='EPSG", cube.drop_vars("spatial_ref"), how),
+        ("cube has no coordinate reference system.*; set it with crs='EPSG", cube.drop_vars("spatial_ref"), how),
         ("dimension 'y' has one step; a grid needs two", cube.isel(y=[0]), how),
         ("no variable of numbers with the dimensions y and x", cube[["note"]].assign_coords(cube.coords), how),
         ("targets is needed with a time: .* the columns zone, year and yield", cube, how | {"target": "yield"}),

@@ -298,7 +298,7 @@ def test_matlab_files_of_the_other_byte_order_and_of_few_bytes(tmp_path):
         (163, 255, "matrix 'table' of -"),
         (134, 9, "an element claims"),
         (186, 9, "a tag claims to hold 9 bytes, and has four"),
-        (126, 0, "does not say in which order bytes stand"),
+        (126, 0, "has no valid byte order"),
     ],
 )
 def test_matlab_files_that_say_wrong_things_of_themselves(tmp_path, at, byte, words):
@@ -472,9 +472,9 @@ def test_one_number_in_two_forms_is_no_two_bags(form, tmp_path):
     (tmp_path / "a.csv").write_text("site,group,x\n0,u,1\n1,u,1\n2,u,2\n")
     texts = [form.format(k) for k in (1, 2, 3)]
     (tmp_path / "b.csv").write_text("site,group,x\n" + "".join(f"{text},u,{text}\n" for text in texts))
-    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv: one number"
+    said = rf"column 'site' has 1 in .*a.csv and {re.escape(texts[0])} in .*b.csv: the same number"
     for names in (["a.csv", "b.csv"], ["b.csv", "a.csv"]):
-        with pytest.raises(ValueError, match=said + ".*; write it in one form in all files"):
+        with pytest.raises(ValueError, match=said + ".*; write it in the same form in all files"):
             bw.load([tmp_path / name for name in names], bag="site", features="x")
         with pytest.raises(ValueError, match=said):
             bw.load([tmp_path / name for name in names], bag="group", groups="site", features="x")

@@ -110,7 +110,7 @@ def test_categories_and_kinds_of_text_keep_the_order_of_appearance(build_ids):
 
 def test_mixed_ids_and_integer_column_names_of_pandas():
     frame = pd.DataFrame({0: pd.Series([1, "a", 1, "1"], dtype=object), 1: [1.0, 2.0, 3.0, 4.0]})
-    with pytest.warns(UserWarning, match="bag ids '1' and \"'1'\" differ only by blanks, quotes"):
+    with pytest.warns(UserWarning, match="bag ids '1' and \"'1'\" differ only in blanks, quotes"):
         bags, _ = load(frame, bag=0)
     assert bags.ids.tolist() == ["1", "a", "'1'"] and bags.feature_names == ("1",)
 
@@ -318,7 +318,7 @@ def test_no_rows(build):
         ({"y": [1.0, 1e300, 1.0, 1e300]}, {"target": "y"}, r"bag 'b' has a target beyond 1e\+100 in column 'y'"),
         ({"g": list("uuvu")}, {"groups": "g"}, "bag 'a' has more than one group in column 'g'"),
         ({"g": ["u", "v", None, "v"]}, {"groups": "g"}, "bag 'a' has rows without a group in column 'g'"),
-        ({"z": [1.0] * 4}, {"bag_features": "x"}, "bag 'a' .* more than one value in .*; leave the column to the"),
+        ({"z": [1.0] * 4}, {"bag_features": "x"}, "bag 'a' .* more than one value in .*; use the column as a feature"),
         ({"x": [NAN, None, 1.0, 1.0]}, {}, r"bag 'a' \(and 1 other\) has missing feature values .*drop-instances"),
         ({"x": [NAN, None, INF, 1.0]}, {"missing": "drop-instances"}, "bag 'a' has no finite instance; every bag"),
     ],
@@ -368,7 +368,7 @@ def test_a_lazy_frame_is_to_be_collected_before_all_its_columns_are_checked():
 def test_ids_that_look_the_same_are_named(ids, pair):
     """They became bags of their own, and nothing was said."""
     frame = pd.DataFrame({"site": np.repeat(ids, 2), "x": np.arange(2.0 * len(ids))})
-    with pytest.warns(UserWarning, match=f"bag ids {pair} only by blanks, quotes, invisible .* Unicode form") as said:
+    with pytest.warns(UserWarning, match=f"bag ids {pair} only in blanks, quotes, invisible .* Unicode form") as said:
         bags, _ = load(frame, bag="site")
     assert bags.ids.tolist() == ids and len(said) == 1
     found = check_table(frame, bag="site")

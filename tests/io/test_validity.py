@@ -153,11 +153,11 @@ def test_zones_beyond_the_projection_are_told(tmp_path, data):
 def test_coordinate_reference_systems_that_are_missing(tmp_path, data):
     bare, full = write(tmp_path / "bare.tif", data, crs=None), write(tmp_path / "full.tif", data)
     nowhere = WHOLE.set_crs(None, allow_override=True)
-    with pytest.raises(ValueError, match="zones without a coordinate.* EPSG:32633; name it, with zones.set_crs"):
+    with pytest.raises(ValueError, match="zones has no coordinate.* EPSG:32633; set it with zones.set_crs"):
         from_raster(full, nowhere)
-    with pytest.raises(ValueError, match="raster without a coordinate.* EPSG:32633; name it, with rio edit-info"):
+    with pytest.raises(ValueError, match="raster has no coordinate.* EPSG:32633; set it with rio edit-info"):
         from_raster(bare, WHOLE)
-    with pytest.warns(UserWarning, match="neither raster nor zones name a coordinate reference system") as told:
+    with pytest.warns(UserWarning, match="neither raster nor zones have a coordinate reference system") as told:
         assert from_raster(bare, nowhere)[0] == from_raster(full, WHOLE)[0]
     assert __file__ in [warning.filename for warning in told]
 
@@ -211,7 +211,7 @@ def test_wrong_zones_are_refused(tmp_path, data):
         with pytest.raises(ValueError, match=match):
             from_raster(path, two, **options)
     points = zones_of([WHOLE.geometry[0], shapely.Point(0, 0)])
-    with pytest.raises(ValueError, match="bag 'z1' has a Point for its shape; zones must be polygons"):
+    with pytest.raises(ValueError, match="bag 'z1' has a Point as geometry; zones must be polygons"):
         from_raster(path, points, id="zone")
     with pytest.raises(ValueError, match="zones has no rows"):
         from_raster(path, WHOLE[:0])

@@ -66,7 +66,7 @@ def test_the_model_and_its_predictions_are_those_of_local_files(url, files, tmp_
     assert one.ids.tolist() == other.ids.tolist() and (one.values == other.values).all()
     predict_scan(models[0], there, out=tmp_path / "out")
     assert pq.read_table(tmp_path / "out").num_rows == len(one.ids)
-    with pytest.raises(ValueError, match="s3://bucket/out is a URL; a folder is written on this machine"):
+    with pytest.raises(ValueError, match="s3://bucket/out is a URL, and results are written to this machine"):
         predict_scan(models[0], there, out="s3://bucket/out")
 
 

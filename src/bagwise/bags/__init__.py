@@ -1,4 +1,4 @@
-"""The data: the container `Bags`, bags from arrays, what `fit` and `predict` accept, folds, reductions over bags."""
+"""The container `Bags`, bags from arrays, checks of the input of `fit` and `predict`, folds, reductions over bags."""
 
 from bagwise.first_use import attach_stub
 

@@ -1,4 +1,4 @@
-"""Bags from arrays a user holds in memory: a list of tables, a padded block, an awkward array."""
+"""Build bags from arrays in memory: a list of tables, a padded array, an awkward array."""
 
 from __future__ import annotations
 
@@ -94,13 +94,13 @@ def from_arrays(
 
 
 def _same_columns(ids: list, columns: list) -> list | None:
-    """Return the columns of the data frames, which must be the same in all of them; None without any."""
+    """Return the columns of the data frames, which must all be the same; None if there are no data frames."""
     framed = [(bag, names) for bag, names in zip(ids, columns, strict=True) if names is not None]
     for bag, names in framed:
         first, first_names = framed[0]
         if names != first_names:
             raise ValueError(
-                f"bag {label(bag)} has not the columns of bag {label(first)} ({differences(names, first_names)}); "
+                f"bag {label(bag)} has other columns than bag {label(first)} ({differences(names, first_names)}); "
                 "select the same columns, in the same order, of every data frame"
             )
     return framed[0][1] if framed else None
@@ -129,7 +129,7 @@ def from_padded(array, sizes, *, ids=None, groups=None, feature_names=None, miss
     ----------
     array : array (bags, longest bag, features)
     sizes : array of int
-        The number of real instances of each bag; the rows behind them are not read.
+        Number of instances of each bag; the padding rows after them are not read.
     ids, groups : one label per bag, optional
         Ids are 0, 1, 2, ... by default. Bags of one group stay together in every split.
     feature_names : list of str, optional

@@ -1,7 +1,7 @@
-"""What `fit` and `predict` accept: bags, finite targets, weights of bags; the columns and ranges of training.
+"""Check the input of `fit` and `predict`: bags, finite targets, bag weights, and the columns and ranges of training.
 
-An estimator remembers the columns it was fitted on and the range of each. New bags must have the same columns; values
-far outside the range are warned of, and stages that extrapolate badly keep to it.
+An estimator stores the columns that it was fitted on, and the range of each. New bags must have the same columns.
+Values far outside the range cause a warning, and stages that extrapolate badly clip values to it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from bagwise.bags.validation import (
     warn_user,
 )
 
-# A value is far outside if it lies beyond the training range by more than so many of its widths. New values of the same
-# distribution do not, unless its tails are as heavy as those of a Cauchy distribution.
+# A value is far outside if it exceeds the training range by more than FAR times its width. New values of the same
+# distribution do so only if its tails are as heavy as those of a Cauchy distribution.
 FAR = 3.0
 
 
@@ -152,9 +152,9 @@ def check_fit(
 
 
 def check_weights(sample_weight, bags) -> np.ndarray | None:
-    """Return bag weights with mean one over those above zero; None when all bags weigh the same.
+    """Return bag weights, scaled so that the positive ones have mean one; None if all bags have the same weight.
 
-    Only their ratios count, so a penalty means the same whatever the unit of the weights.
+    Only ratios matter, so penalties do not depend on the unit of the weights.
 
     Parameters
     ----------
@@ -181,12 +181,12 @@ def check_weights(sample_weight, bags) -> np.ndarray | None:
         raise ValueError("sample_weight is zero for every bag; at least one must be above zero")
     if (weights == weights[0]).all():
         return None
-    weights = weights / weights.max()  # first, so that no sum overflows
+    weights = weights / weights.max()  # scale first, so that no sum overflows
     return weights / weights[weights > 0].mean()
 
 
 def weights_or_ones(sample_weight, bags) -> np.ndarray:
-    """Return bag weights as `check_weights` does, with ones where all bags weigh the same.
+    """Return bag weights as `check_weights` does, but ones instead of None.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def without_equal_weights(bags: Bags) -> Bags:
 
 
 def compared(bags: Bags) -> Bags:
-    """Return the bags marked as compared with training, so that parts of an estimator do not warn again."""
+    """Mark bags as compared with the training range, so that the steps of an estimator do not warn again."""
     return bags if bags.compared else bags._with(compared=True)
 
 
@@ -241,7 +241,7 @@ def remember_columns(estimator, bags: Bags) -> None:
 def remember_profile(estimator, bags: Bags) -> None:
     """Store on the estimator the `TrainingProfile` with which `bagwise.novelty` compares new bags.
 
-    A model has one profile: its parts, and the models of its folds, are fitted on bags that are marked as compared.
+    A model has one profile: its steps and fold models store none, because their bags are marked as compared.
     """
     from bagwise.bags.training_profile import TrainingProfile  # here, for it imports scipy: loading stays light
 
@@ -279,7 +279,7 @@ def compare_columns(bags: Bags, fitted) -> None:
 
 
 def refuse_other_names(names: list[str], fitted_names: list[str], part: str = "feature") -> None:
-    """Refuse features (or covariates) that are not those of the fit, in that order."""
+    """Refuse names of features (or covariates) that differ from those of the fit, or have another order."""
     if names != fitted_names:
         parameter = "features" if part == "feature" else "bag_features"
         raise ValueError(
@@ -292,7 +292,7 @@ def refuse_other_names(names: list[str], fitted_names: list[str], part: str = "f
 
 
 def within_range(bags: Bags, fitted, *, widths: float = 0.0) -> Bags:
-    """Clip values to the training range, widened by a number of its widths; values within it are unchanged."""
+    """Clip values to the training range, widened by a multiple of its width."""
     instances = _clipped(bags.instances, _limits(fitted, "feature", widths))
     covariates = None if bags.covariates is None else _clipped(bags.covariates, _limits(fitted, "covariate", widths))
     if instances is bags.instances and covariates is bags.covariates:
@@ -308,7 +308,7 @@ def find_far(bags: Bags, fitted) -> tuple[np.ndarray, str]:
         if limits is None or values is None:
             continue
         low, high = getattr(fitted, f"{part}_range_in_").astype(np.float64)
-        # A column that was constant in training says nothing of how far is far.
+        # A column that was constant in training has no width to compare with.
         far = ((values < limits[0]) | (values > limits[1])) & (high > low)
         rows = np.logical_or.reduce(far, axis=1)
         if not rows.any():
@@ -334,7 +334,7 @@ def warn_of_far(ids: np.ndarray, marked: np.ndarray, text: str) -> None:
 
 
 def _extremes(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and the highest value of each column; NaN where there is none."""
+    """Return the lowest and the highest value of each column; NaN for a column without values."""
     return np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)
 
 

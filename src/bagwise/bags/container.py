@@ -79,14 +79,14 @@ class Bags:
     weights: np.ndarray | None
     covariates: np.ndarray | None
     covariate_names: tuple[str, ...] | None
-    compared: bool  # whether an estimator has compared the values with its training range
+    compared: bool  # whether values have been compared with the training range
     folds_checked: bool  # whether folds have been checked for bags that share rows
     kept: dict[str, np.ndarray] | None  # columns copied with the instances, set by `load`; never features
     id_name: str | None  # names of the bag id and the target in the table (a tuple for several targets)
     target_name: str | tuple[str, ...] | None
     categories: dict[str, tuple[str, ...]] | None  # columns of categories, and the feature names of their levels
     time: np.ndarray | None  # one date or number per bag, for folds that look forward in time
-    fold: np.ndarray | None  # one label per bag: the folds, or the split, that the table gives
+    fold: np.ndarray | None  # one label per bag: the folds or the split of the table
     validation: Any  # the declared `Validation`, without its columns, which are `groups`, `time` and `fold`
     missing: str  # "refuse", "impute" or "keep", as declared; "imputed" once an estimator has filled them in
 
@@ -173,7 +173,7 @@ class Bags:
 
     @property
     def sizes(self) -> np.ndarray:
-        """Number of instances of every bag."""
+        """Number of instances of each bag."""
         return np.diff(self.offsets)
 
     def __repr__(self) -> str:
@@ -279,7 +279,7 @@ class Bags:
         return np.arange(n_bags)[key]
 
     def _positions_of(self, ids: list[str]) -> np.ndarray:
-        """Return the positions of the bags with these ids; the first one where a selection repeats an id."""
+        """Return the positions of the bags with these ids; the first position of an id that occurs several times."""
         places: dict = {}
         for position, label in enumerate(self.ids.tolist()):
             places.setdefault(label, position)
@@ -393,7 +393,7 @@ class Bags:
         )
 
     def singles(self) -> Bags:
-        """Return each instance as a bag of its own, numbered from 0, without weights."""
+        """Return each instance as a separate bag, numbered from 0, without weights."""
         repeated = {name: self.expand(values) for name in OF_BAGS if (values := getattr(self, name)) is not None}
         n = self.n_instances
         return self._with(offsets=np.arange(n + 1), ids=np.arange(n), weights=None, **repeated)
@@ -514,7 +514,7 @@ class Bags:
 
 
 def _read_only(value):
-    """Return a read-only view of an array, whose own flags stay as they are; other values as they are."""
+    """Return a read-only view of an array; other values are returned unchanged."""
     if isinstance(value, np.ndarray):
         value = value.view()
         value.flags.writeable = False

@@ -1,4 +1,4 @@
-"""Folds of bags: the one place that splits, for out-of-fold prediction, tuning, early stopping, stacking, intervals.
+"""Split bags into folds, for out-of-fold prediction, tuning, early stopping, stacking and intervals.
 
 `Validation` declares how bags are split, `split_bags` makes the `Folds` of a declaration.
 """
@@ -32,10 +32,11 @@ class Validation:
     Parameters
     ----------
     scheme : {"random", "forward", "given"}, default "random"
-        - "random": how good on more bags like these? Every bag is held out once, at one fit per fold.
-        - "forward": how good on later bags? Bags are cut into windows of equal numbers of bags in order of time; each
-          window but the first is predicted by a model of the bags before it, at one fit per window. The first window
-          has no held-out predictions, and early models learn from few bags.
+        - "random": how good are predictions of further bags like these? Each bag is held out once, with one fit
+          per fold.
+        - "forward": how good are predictions of later bags? Bags are split into windows of equal numbers of bags in
+          order of time; each window except the first is predicted by a model fitted on the bags before it. The first
+          window has no held-out predictions, and early models are fitted on few bags.
         - "given": the folds of the table. A column of folds holds each fold out once; of the labels "train" and "test",
           only the test bags are held out. Inside the training bags the remaining labels are the folds, or random folds
           where one label remains.
@@ -49,10 +50,10 @@ class Validation:
     given : column name, one label per bag, or list of (train, test) pairs of positions, optional
         The folds, for "given".
     gap : number or timedelta, default 0
-        Time between the last training bag and the first bag that is predicted, in days for dates. Choose the time until
-        a target is known.
+        Time between the last training bag and the first predicted bag, in days for dates. Choose the delay after which
+        targets become known.
     horizon : number or timedelta, optional
-        A window predicts only bags this close to its begin. Default: all bags of the window.
+        Only the bags within this time of the begin of their window are predicted. Default: all bags of the window.
 
     Examples
     --------
@@ -82,7 +83,7 @@ class Validation:
 
 @dataclass(frozen=True)
 class Folds:
-    """The bags that each fold holds out, and those that it trains on.
+    """The held-out bags and the training bags of each fold.
 
     Attributes
     ----------
@@ -134,9 +135,9 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
         A number (or "auto", "each") keeps the scheme that the bags declare and changes the number of folds.
     random_state : int, default 0
     inner : bool, default False
-        Whether a method cross-fits with these folds. Then a split into "train" and "test", and given folds of which one
-        is left, become random folds, there is no horizon, and a group that spans a cut in time does not train there,
-        which is an error elsewhere.
+        Whether a method cross-fits with these folds inside its training bags. If so, a split into "train" and "test",
+        or given folds with a single label, become random folds; there is no horizon; and a group on both sides of a
+        cut in time is left out of that training set instead of raising an error.
 
     Examples
     --------
@@ -156,7 +157,7 @@ def split_bags(bags: Bags, folds: Any = "auto", *, random_state: int = 0, inner:
 
 
 def following(bags: Bags, folds: Any) -> Bags:
-    """Return the bags with a declaration given as ``folds=``, so that methods that cross-fit inside follow it."""
+    """Return the bags with the declaration passed as ``folds=``, which methods that cross-fit inside then follow."""
     bags, declared = resolve(bags, folds)
     return bags.with_validation(declared) if isinstance(folds, str) and folds in SCHEMES else bags
 
@@ -186,7 +187,7 @@ def bag_folds(bags: Bags, folds: int | str = "auto", *, random_state: int = 0) -
     _, unit, sizes = np.unique(np.array(hashed, dtype="S8"), return_inverse=True, return_counts=True)
     n_folds = count_folds(folds, len(sizes), "bags" if bags.groups is None else "groups")
     fold, filled = np.arange(len(sizes)) % n_folds, np.zeros(n_folds, dtype=np.int64)
-    if sizes.max() > 1:  # the largest unit first, each to the emptiest fold
+    if sizes.max() > 1:  # assign the largest unit first, each to the fold with the fewest bags
         for i in np.argsort(-sizes, kind="stable"):
             fold[i] = filled.argmin()
             filled[fold[i]] += sizes[i]
@@ -217,7 +218,7 @@ def some_of(chosen, X, y: np.ndarray, sample_weight: np.ndarray | None) -> tuple
 def row_units(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the unit of each row, which is left out as a whole: equal rows with equal targets are one unit.
 
-    A copy that stays would reveal the target of the one left out. So a row of weight two equals a row that comes twice.
+    A copy in the training rows would reveal the target of the row left out. So a row of weight two equals two copies.
     """
     if len(np.unique(y)) == len(y):
         return np.arange(len(y))

@@ -1,4 +1,4 @@
-"""The columns of a data frame of any library, or of arrays by name, as pyarrow holds them."""
+"""Read the columns of any data frame, or of a dict of arrays, as pyarrow arrays."""
 
 from __future__ import annotations
 
@@ -16,20 +16,28 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-# Fill values that instruments, archives and raster formats write. Any number as large as HUGE is one, too.
+# Usual fill values of instruments, archives and raster formats. Numbers as large as HUGE also count as fill values.
 FILL_VALUES: tuple[float, ...] = (-99, -999, -9999, -99999, -999.9, -9999.9, -999.99, -9999.99)
 FILL_VALUES += (999, 9999, 99999, 999.9, 9999.9, 999.99, 9999.99, -32768, -32767, 32767, 65535, -2147483648, 2147483647)
 HUGE = 1e19
 
-NULLS = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]  # texts for a missing value; polars knows only the empty one
-# A code that starts with 0, such as 01001, is no number.
+NULLS = [
+    "",
+    "NA",
+    "N/A",
+    "NaN",
+    "nan",
+    "null",
+    "NULL",
+]  # texts that denote a missing value; polars recognises only the empty text
+# A code that starts with 0, such as 01001, is not a number.
 NUMBER = r"^\s*[-+]?(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*$"
 DECIMAL_COMMA = r"^[-+]?[0-9]+(?:,[0-9]*)?(?:[eE][-+]?[0-9]+)?$"
 NUMBERS = (Real, Decimal, np.bool_)
 
 
 def unbox(values: np.ndarray) -> np.ndarray | None:
-    """Convert objects to float64, with NaN for missing ones; return None if any is no number, or all are missing."""
+    """Convert objects to float64, with NaN for missing ones; return None if any is not a number or all are missing."""
     missing = np.array([value is None or type(value).__name__ == "NAType" for value in values.flat], dtype=bool)
     missing = missing.reshape(values.shape)
     if missing.all() or not all(isinstance(value, NUMBERS) for value in values[~missing]):
@@ -49,8 +57,8 @@ def is_null(value) -> bool:
 class FrameColumns:
     """The columns of a data frame of any library, or of a dict of arrays, as arrays of pyarrow.
 
-    Columns are converted when they are used, without a copy where their library allows it. With ``decimal=","``, texts
-    that are all numbers with a decimal comma are numbers.
+    Columns are converted when they are used, without a copy where their library allows it. With ``decimal=","``, a
+    column of text is converted to numbers if all its texts have a decimal comma.
 
     >>> FrameColumns({"red": np.array([0.5, -9999.0])}, fill_values=[-9999]).numbers("red")
     array([0.5, nan])
@@ -61,8 +69,8 @@ class FrameColumns:
         self.decimal = decimal
         self.origin: np.ndarray | None = None  # positions of the rows in the table that they were selected from
         self.of_bags: list = []  # columns that belong to the bags, not to the instances
-        self.siblings: dict = {}  # column -> columns made of the same one, with which it stays
-        self._made: set = set()  # columns computed from others, which hold no fill values
+        self.siblings: dict = {}  # column -> columns computed from the same column, which are selected together
+        self._made: set = set()  # computed columns, which contain no fill values
         self._parsed: dict = {}
         if isinstance(frame, dict):
             self._columns, self.n_rows = dict(frame), len(next(iter(frame.values())))
@@ -98,7 +106,7 @@ class FrameColumns:
         return self.raw(name).take(_arrow().array(positions))
 
     def column(self, name):
-        """Return a column for learning: on request, texts that are numbers are converted."""
+        """Return a column; with a decimal comma or fill texts, texts that are numbers are converted."""
         if self.decimal == "." and not self.fill_texts:
             return self.raw(name)
         if name not in self._parsed:
@@ -122,15 +130,15 @@ class FrameColumns:
         return to_numpy(self.raw(name))
 
     def texts(self, name, most: int | None = None) -> np.ndarray:
-        """Return the values as text, the first ones up to a number, without missing ones and the texts for these."""
+        """Return the first values as text, without missing values and texts that denote them."""
         texts = self.column(name).drop_null()[:most].cast(_arrow().string()).to_pylist()
         return np.array([text for text in texts if text not in NULLS], dtype=object)
 
     def factorise(self, name) -> tuple[np.ndarray, np.ndarray]:
-        """Return the number of each row's label, and the labels in order of first appearance; null is a label too."""
+        """Return a code per row and the labels in order of first appearance; null counts as a label."""
         pa = _arrow()
         column = self.raw(name)
-        if pa.types.is_dictionary(column.type):  # its dictionary may be in any order, with labels that no row has
+        if pa.types.is_dictionary(column.type):  # the dictionary may have any order and unused labels
             column = column.cast(column.type.value_type)
         if len(column) == 0:
             return np.empty(0, dtype=np.int64), to_numpy(pa.array([], column.type))
@@ -177,7 +185,7 @@ def as_arrow(values: np.ndarray):
     if all(cell is None or isinstance(cell, list | tuple | np.ndarray) for cell in cells):
         try:
             return pa.array([list(cell) if isinstance(cell, np.ndarray) else cell for cell in cells])
-        except pa.ArrowException:  # lists of different things
+        except pa.ArrowException:  # lists of mixed types
             pass
     quoted = {str(cell) for cell in cells if not isinstance(cell, str)}  # 1 and "1" are two labels
     texts = [repr(cell) if isinstance(cell, str) and cell in quoted else str(cell) for cell in cells]
@@ -231,7 +239,7 @@ def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
     """Replace fill values by NaN; return the same array where there are none."""
     if len(fill_values) == 0 or values.dtype.kind not in "fiu":
         return values
-    # in the precision of the values: -3.4e38 of a file in single precision is another number in double
+    # compare in the precision of the values: -3.4e38 differs between single and double precision
     kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
     with np.errstate(over="ignore"):
         marked = np.isin(values, np.array(fill_values, dtype=np.float64).astype(kind))
@@ -239,7 +247,7 @@ def with_missing(values: np.ndarray, fill_values) -> np.ndarray:
 
 
 def is_fill_value(value: float) -> bool:
-    """Return whether a number is one of those that are written for missing data."""
+    """Return whether a number is a usual fill value for missing data."""
     return abs(value) >= HUGE or any(value in (fill, float(np.float32(fill))) for fill in FILL_VALUES)
 
 
@@ -249,7 +257,7 @@ def plain_number(value: float) -> int | float:
 
 
 def refuse_twice(names) -> None:
-    """Refuse columns of which two have the same name, or none."""
+    """Refuse repeated column names and columns without a name."""
     for name, count in Counter(names).items():
         if count > 1:
             no_name = f"{count} columns have no name; name them, or take them out of the table"
@@ -355,7 +363,7 @@ def to_frame(columns: dict) -> Any:
 
 
 def differences(names: list, expected: list) -> str:
-    """Describe which names are missing and which are new, or the order of the same names."""
+    """Describe how names differ from the expected ones: missing names, new names, or another order."""
     phrases = {"missing": sorted(map(str, set(expected) - set(names)))}
     phrases["new"] = sorted(map(str, set(names) - set(expected)))
     if not any(phrases.values()):

@@ -1,4 +1,4 @@
-"""`BagKFold`, the splitter for scikit-learn; apart from `folds`, which commands import without scikit-learn."""
+"""`BagKFold`, the splitter for scikit-learn; a separate module, so that `folds` does not import scikit-learn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BagKFold(BaseEstimator):
     folds : int, "auto", "each", "random", "forward", "given", Validation, or list of (train, test) pairs, default 5
         A number keeps the scheme that the bags declare; see `Validation`.
     random_state : int, default 0
-        Decides, with the ids of the bags, which random fold a bag is in.
+        Seed of the random folds, which also depend on the ids of the bags.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Messages of errors and warnings, checks of the parts of a `Bags`, and alignment by bag id.
+"""Messages of errors and warnings, checks of the parts of `Bags`, and alignment by bag id.
 
-Each error names the first offending bag and says what to do.
+Each error names the first offending bag and what to do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bagwise.bags.frames import NUMBER, NUMBERS, is_null, unbox, unframe
 class ParameterError(ValueError):
     """A parameter has an invalid value. ``parameter`` is its name; the message may name other parameters.
 
-    Messages name parameters in Python form, ``missing='impute'``, which commands write as options.
+    Messages write parameters as in Python, ``missing='impute'``; the command line converts them to options.
     """
 
     def __init__(self, parameter: str, message: str):
@@ -91,20 +91,20 @@ def name_values(marked: np.ndarray, offsets: np.ndarray, ids: np.ndarray, names)
 
 
 def one_of(value, options, parameter: str) -> None:
-    """Refuse a value of a parameter that is none of its options."""
+    """Refuse a value that is not among the options of a parameter."""
     if value not in options:
         *first, last = map(repr, options)
         raise ParameterError(parameter, f"{parameter} must be {', '.join(first)} or {last}, not {value!r}")
 
 
 def check_options(estimator, **options) -> None:
-    """Refuse a parameter of the estimator that is none of its options: ``rule=("best", "one-se")``."""
+    """Refuse parameters of the estimator that are not among their options: ``rule=("best", "one-se")``."""
     for name, values in options.items():
         one_of(getattr(estimator, name), values, name)
 
 
 def whole_number(value, parameter: str, *, least: int = 1) -> None:
-    """Refuse a value that is no whole number, or a smaller one than the least allowed."""
+    """Refuse a value that is not a whole number, or is below the minimum."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         allowed = "above zero" if least == 1 else f"of at least {least}"
         raise ValueError(f"{parameter} must be a whole number {allowed}, not {value!r}")
@@ -273,7 +273,7 @@ def are_pairs(folds) -> bool:
 def as_names(names, columns, n_features: int, parameter: str = "feature_names") -> tuple[str, ...] | None:
     """Return one distinct string per column: the given ones, or else the names of a data frame's columns; or None.
 
-    Columns that pandas counts (0, 1, ...) have no names, as scikit-learn has it.
+    The default columns of pandas (0, 1, ...) count as no names, as in scikit-learn.
     """
     if columns is not None and all(isinstance(name, str) for name in columns):
         if names is not None and [str(name) for name in names] != columns:
@@ -363,7 +363,7 @@ def match_ids(ids, other_ids) -> np.ndarray:
     """Return the position of each id among other ids; -1 for none.
 
     7.0 matches 7, dates match in any unit, text in its composed form (NFC), and numbers match text if one side has
-    numbers and the other text. Ids of one side that such a conversion would make equal are not converted.
+    numbers and the other text. Ids are not converted if that would make two of them equal.
 
     >>> match_ids([7.0, 8], [8, 7]).tolist(), match_ids(["7"], [7]).tolist()
     ([1, 0], [0])

@@ -1,4 +1,4 @@
-"""Intervals around predictions that cover a given share of new bags, and the coverage of any intervals."""
+"""Conformal prediction intervals, which cover a given share of new bags, and the coverage of any intervals."""
 
 from bagwise.first_use import attach_stub
 

@@ -1,7 +1,7 @@
 """Calibration: held-out predictions of training bags, and the predictions of new bags by the same models.
 
-`by_folds` trains a model per fold, or takes those that the method keeps; `by_split` trains one model without the
-held-out bags; `by_ridge` is leave-one-bag-out ridge regression in closed form, for training bags and for new ones.
+`by_folds` trains a model per fold, or uses the fold models that the method stores; `by_split` trains one model without
+the held-out bags; `by_ridge` is leave-one-bag-out ridge regression in closed form, for training bags and new bags.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bagwise.instances import EachInstance, OutOfFold
 from bagwise.regressors import EmbeddingRidge, RidgePath
 from bagwise.regressors.pipeline import last_step
 
-WORKERS_START = 3.0  # seconds of fits that are not worth worker processes, which first import what they need
+WORKERS_START = 3.0  # seconds of fits below which worker processes, which start with slow imports, do not pay off
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Calibration:
     """Held-out predictions, and the models behind them, from which each kind of interval is made."""
 
     method: Any  # fitted, predicts new bags
-    left_out: Any  # offers predict_folds(bags) -> (folds, bags), each row by a model that never saw that fold
-    positions: np.ndarray  # of the training bags with a held-out prediction
-    fold: np.ndarray  # of each of those, the row of ``left_out``
+    left_out: Any  # has predict_folds(bags) -> (folds, bags); each row is by a model fitted without that fold
+    positions: np.ndarray  # positions of the training bags with a held-out prediction
+    fold: np.ndarray  # row of ``left_out`` for each of these bags
     held_out: np.ndarray
 
 
 def by_folds(method, bags: Bags, y, weights, folds: Folds, *, reuse: bool, n_jobs) -> Calibration:
-    """Calibrate by "cv+": by the fold models that the method keeps, if ``reuse`` allows it, else by one per fold."""
+    """Calibrate by "cv+": use the fold models that the method stores, if ``reuse`` allows it, or fit one per fold."""
     started = time.perf_counter()
     fitted = fit_once(method, bags, y, weights)
     quick = len(folds) * (time.perf_counter() - started) < WORKERS_START
@@ -55,7 +55,7 @@ def by_folds(method, bags: Bags, y, weights, folds: Folds, *, reuse: bool, n_job
 
 
 def by_split(method, bags: Bags, y, weights, split: tuple[np.ndarray, np.ndarray]) -> Calibration:
-    """Calibrate by "split": a model of the training bags, and its predictions of the held-out bags."""
+    """Calibrate by "split": fit a model on the training bags, and predict the held-out bags."""
     result = fit_held_out(partial(fit_once, method), *split, bags, y, weights)
     fold = np.zeros(len(split[1]), dtype=np.int64)
     return Calibration(result.model, FoldModels((result.model,)), split[1], fold, result.predictions)
@@ -107,7 +107,7 @@ def keeps_folds(model, bags: Bags) -> bool:
 
 
 def fold_models(model):
-    """Return the fold models that a method keeps: those of `auto` apart from it, so that both can be in a file."""
+    """Return the stored fold models of a method; those of `auto` as a separate object, so that a file can hold both."""
     return FoldModels(tuple(model.split_folds())) if hasattr(model, "split_folds") else model
 
 
@@ -184,9 +184,8 @@ class LeftOutRidge:
 def by_ridge(method, bags: Bags, y, weights, *, any_grid: bool = False) -> Calibration | None:
     """Calibrate by "jackknife+" in closed form; return None where left-out errors would be too small.
 
-    They are right if the stages before the ridge learn nothing from the targets or are out of fold, no bag occurs
-    twice, no bag is fitted exactly, and the ridge chooses only its penalty with the bags it later leaves out (unless
-    ``any_grid`` is set).
+    The closed form is valid if the stages before the ridge do not use the targets or are out of fold, no bag occurs
+    twice, no bag is fitted exactly, and the ridge chooses only its penalty from data (unless ``any_grid`` is set).
     """
     unit = units_of(bags)
     has_copies = bags.groups is None and unit.max() + 1 < len(bags)

@@ -1,4 +1,4 @@
-"""`Intervals`: a bag regressor with an interval around every prediction, by cv+, jackknife+ or a split."""
+"""`Intervals`: a bag regressor with conformal intervals, by cv+, jackknife+ or a split."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ from bagwise.regressors.pipeline import BagModel, first_step
 FEWEST = {"cv+": 3, "jackknife+": 3, "split": 6}
 FEWEST_BY = 20  # calibration bags (groups) that a value of ``by`` needs to be calibrated separately
 SCALES = ("bag", "std", "none")
-MOST_SCALES = 10  # fitted; with more folds than that, several share one
-INNER_FOLDS = 5  # of the training part of a split
+MOST_SCALES = 10  # largest number of fitted scales; with more folds, several folds share one
+INNER_FOLDS = 5  # folds of the training part of a split
 # The wrapped method accepts or refuses missing values, instance weights and covariates.
 EVERYTHING = {"allow_missing": True, "allow_weights": True, "apart": True}
 
@@ -260,14 +260,14 @@ class Intervals(BagModel, RegressorMixin, BaseEstimator):
         return fitted, bags, held_out
 
     def _band(self, bags, centre: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what scores widen: lower and upper ends (folds, bags), and the scale of a score (scales, bags)."""
+        """Return the bounds that scores widen, lower and upper (folds, bags), and the scale (scales, bags)."""
         if self.scores == "quantile":
             lower, upper = np.moveaxis(self.quantiles_.predict_folds(bags, centre), -1, 0)
             return lower, upper, np.ones((1, len(bags)))
         return centre, centre, self.scale_.predict_folds(bags)
 
     def _held_out_band(self, bags, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the same of the calibration bags, each by the models without its fold: three arrays (bags,)."""
+        """Return the same for the calibration bags, each by the models without its fold: three arrays (bags,)."""
         n_models = len(self.quantiles_.models) if self.scores == "quantile" else 1
         lower, upper, scale = self._band(bags, np.tile(held_out, (n_models, 1)))
         at = np.arange(len(bags))
@@ -397,7 +397,7 @@ def check_options(intervals) -> None:
 
 
 def method_of(intervals):
-    """Return the method as an estimator of bags; raise if it is none, or gives no deviations for scale="std"."""
+    """Return the method as a bag estimator; refuse other objects, and methods without deviations for scale="std"."""
     method = intervals.method
     if isinstance(method, str):
         from bagwise.methods import method as by_name  # imported late: a loaded model does not need all methods
@@ -427,7 +427,7 @@ def _takes_rows(step) -> bool:
 
 
 def split(intervals, bags: Bags) -> tuple[Folds | None, str | None]:
-    """Return the folds (one for "split"), and why they do not suffice for the level, if they do not."""
+    """Return the folds (one for "split"), and the reason if they do not suffice for the level, or None."""
     kind, noun, n_units = intervals.kind, units_noun(bags), count_units(bags)
     if n_units < FEWEST[kind]:
         return None, f"kind={kind!r} needs at least {FEWEST[kind]} {noun}, and there are {n_units}"
@@ -447,7 +447,7 @@ def split(intervals, bags: Bags) -> tuple[Folds | None, str | None]:
 
 
 def lacking(level: float, n_units: int, noun: str, kind: str) -> str | None:
-    """Return why the level has no finite interval with so many scores, or None."""
+    """Return why the level has no finite interval with this number of scores, or None."""
     if n_units >= units_needed(level):
         return None
     highest = np.floor(1000 * n_units / (n_units + 1)) / 1000

@@ -1,7 +1,7 @@
 """Quantiles of scores with a finite-sample guarantee, the coverage of intervals, the distribution of a new target.
 
-The unit that counts is the bag, or the group of bags: a score of a group of N bags counts 1/N. Held-out errors at all
-levels are a conformal predictive system (`PredictiveDistribution`).
+The unit is the bag, or the group of bags: in a group of N bags, each score has weight 1/N. The quantiles of held-out
+errors at all levels form a conformal predictive system (`PredictiveDistribution`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from scipy.stats import binom, norm
 
 from bagwise.bags.validation import aligned
 
-ROUNDING = 1e-9  # 0.9 * (9 + 1) must not ask for the tenth of nine scores
+ROUNDING = 1e-9  # so that rounding of 0.9 * (9 + 1) does not select the tenth of nine scores
 VALUES_AT_ONCE = 2**21
-BISECTED = 100  # bags of a fold, on average; with fewer (one each in jackknife+) comparing all values is quicker
-HALVINGS = 36  # to 1e-11 of the range
+BISECTED = 100  # bags per fold above which bisection is quicker than comparing all values
+HALVINGS = 36  # steps of the bisection: accurate to 1e-11 of the range
 
 
 def check_level(level: float) -> float:
@@ -57,7 +57,7 @@ def needed_mass(shares: np.ndarray, level: float) -> float:
 def conformal_quantile(values: np.ndarray, shares: np.ndarray, level: float) -> np.ndarray:
     """Return the smallest v in each row of ``values`` such that those up to v hold ``level * (K + 1)`` of the K units.
 
-    With one bag a unit, it is the ⌈level (n + 1)⌉-th smallest of n values. With groups it is the quantile of the
+    If each bag is a unit, it is the ⌈level (n + 1)⌉-th smallest of n values. With groups it is the quantile of the
     hierarchical conformal method, where a score of a group of N bags has mass 1 / ((K + 1) N) and the last
     1 / (K + 1) lies at infinity. ``shares`` are those of `unit_shares`.
     """
@@ -349,5 +349,5 @@ class PredictiveDistribution:
         step = max(1, VALUES_AT_ONCE // len(self.scores))
         for at in (slice(start, start + step) for start in range(0, len(self), step)):
             values = self.scale[self.fold, at].T * self.scores + self.centre[self.fold, at].T
-            # One row after the other in memory: a bag's sum then has the same order beside any others.
+            # Use C order, so that the sum of a bag does not depend on the other bags.
             yield np.ascontiguousarray(values), y[at, None]

@@ -21,7 +21,7 @@ from bagwise.bags.checks import FAR, within_range
 from bagwise.bags.segments import segment_mean
 
 ROUNDS = 5
-SMALLEST_SCALE = 0.1  # of the mean scale: no interval shrinks to nothing
+SMALLEST_SCALE = 0.1  # lower limit relative to the mean scale, so that no interval has zero width
 
 
 class BagScale(BaseEstimator):
@@ -31,13 +31,13 @@ class BagScale(BaseEstimator):
 
     with a, b, c, d not negative and v the within-bag spread: the root of the mean, over the features, of the variance
     inside the bag, in units of the variance of all instances. One instance of the usual spread is added to the sum of
-    squares of a bag, so that v of a bag of one is the usual spread and v of a large bag its own. The error of a mean
+    squares of a bag, so that a bag of one instance has the usual spread and a large bag its own. The error of a mean
     over n instances falls with :math:`1/\sqrt n` to a limit, and so does s; b > a if larger bags are harder. s is
     bounded whatever the size of a new bag.
 
-    The coefficients are those of non-negative least squares of the absolute residuals, every bag divided by its own
-    scale (a few rounds of reweighting). Below a tenth of its mean over the training bags the scale is cut off. A value
-    far outside the range of training (by more than three of its widths) counts as that far.
+    The coefficients are fitted to the absolute residuals by non-negative least squares, with each bag divided by its
+    scale (a few rounds of reweighting). The scale is at least a tenth of its mean over the training bags. Values are
+    clipped to the training range widened by three times its width.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ class BagScale(BaseEstimator):
         self.mean_, self.variance_ = _moments(bags.instances, bags.weights)
         self.usual_ = (sizes * self._variance(bags)).sum() / max(sizes.sum() - len(bags), 1)
         remember_columns(self, bags)
-        # Residuals of mean one: the weights below then mean the same for targets of any scale.
+        # Scale residuals to mean one, so that the weights below do not depend on the unit of the targets.
         unit = error.mean()
         columns, self.smallest_ = self._columns(bags), SMALLEST_SCALE
         expected = np.ones(len(bags))
@@ -120,12 +120,12 @@ def _within(bags: Bags, mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndar
     varies = variance > 0
     rows = np.zeros(bags.instances.shape)
     rows[:, varies] = (bags.instances[:, varies] - mean[varies]) / np.sqrt(variance[varies])
-    rows = np.where(np.isnan(rows), 0.0, rows)  # a missing value counts as the mean
+    rows = np.where(np.isnan(rows), 0.0, rows)  # replace missing values by the mean
     means, squares = (segment_mean(part, bags.offsets, bags.weights) for part in (rows, rows**2))
     return means, np.maximum(squares - means**2, 0.0)
 
 
-SMALLEST = 1e-3  # of the median standard deviation
+SMALLEST = 1e-3  # lower limit relative to the median standard deviation
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def model_std(models, bags: Bags) -> ModelStd:
     return ModelStd(models, SMALLEST * typical if typical > 0 else 1.0)
 
 
-MOST_BAGS = 1000  # that the linear programmes see: twenty-odd coefficients need no more
-CHANCE = 0.1  # that some column enters where the error depends on none
-SMALLEST_WIDTH = 1e-3  # of the median width between the two quantiles
+MOST_BAGS = 1000  # largest number of bags in the linear programmes; about twenty coefficients need no more
+CHANCE = 0.1  # probability that some column enters if the error depends on none
+SMALLEST_WIDTH = 1e-3  # lower limit relative to the median width between the two quantiles
 
 
 class BagQuantiles(BaseEstimator):
@@ -180,7 +180,7 @@ class BagQuantiles(BaseEstimator):
     with the columns of z standardised and, for p columns and a factor f (``penalty``),
     :math:`\lambda_\tau = f\,\Phi^{-1}(1 - 0.1 / 2p)\sqrt{\tau(1 - \tau)/n}`. For f = 1 Belloni and Chernozhukov show
     that no column enters (with probability 0.9) where the error depends on none, so that the two quantiles are those
-    of all residuals. A half lets dependence in earlier, at little cost where there is none
+    of all residuals. A factor of one half detects dependence earlier, at little cost if there is none
     (docs/intervals_measured.md has figures). Columns are clipped to their range in training, so that no quantile is
     extrapolated to a new bag.
 
@@ -253,7 +253,7 @@ class BagQuantiles(BaseEstimator):
             return
         for side, tau in enumerate(((1 - self.level) / 2, (1 + self.level) / 2)):
             penalty = self.penalty * norm.ppf(1 - CHANCE / (2 * p)) * np.sqrt(tau * (1 - tau) / n)
-            # Residuals of mean one: the tolerances of the solver then mean the same for targets of any unit.
+            # Scale residuals to mean one, so that the solver's tolerances do not depend on the unit of the targets.
             fitted = QuantileRegressor(quantile=tau, alpha=penalty, solver="highs").fit(columns, residuals / unit)
             self.coef_[side], self.intercept_[side] = fitted.coef_ * unit, fitted.intercept_ * unit
 

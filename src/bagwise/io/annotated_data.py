@@ -1,4 +1,4 @@
-"""`from_anndata`: a bag per donor, an instance per cell; `to_anndata` writes what `explain` found back to the cells."""
+"""`from_anndata`: a bag per donor, an instance per cell; `to_anndata` writes explanations of the cells to ``obs``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bagwise.io.table_files import reading
 BLOCK = 1 << 22  # numbers read at a time
 CELL = "obs_names"  # the name of the column of cell names in `bags.kept`
 _POSITION = "the position in obs"
-# The attributes of an explanation, and the column of each in `obs`.
-_ONE = {"instance_predictions": "instance_prediction", "contributions": "contribution", "weights": "weight"}
-_ONE |= {"effects": "effect"}
+# Attribute of an explanation -> column of `obs`.
+_COLUMNS = {"instance_predictions": "instance_prediction", "contributions": "contribution", "weights": "weight"}
+_COLUMNS |= {"effects": "effect"}
 
 
 def from_anndata(
@@ -39,8 +39,8 @@ def from_anndata(
     """Build bags and targets from an AnnData object: each donor (or sample) is a bag, each cell an instance.
 
     The features of a cell are its row of ``use``; everything else comes from ``adata.obs``. The matrix is read by
-    blocks of rows, also from a file that is opened with ``backed="r"``. A sparse matrix becomes dense in the bags: name
-    the genes with ``features``, or use a reduction such as ``"obsm:X_pca"``.
+    blocks of rows, also from a file that is opened with ``backed="r"``. A sparse matrix becomes dense in the bags, so
+    select genes with ``features``, or use a reduction such as ``"obsm:X_pca"``.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def from_anndata(
     bag_features : columns of ``obs``, optional
         Numbers of the donor as a whole, such as the age: they become the bags' covariates.
     keep : columns of ``obs``, optional
-        They travel with the cells, as ``bags.kept``, into tables of instances; they are never features.
+        They are copied to ``bags.kept`` and into tables of instances; they are never features.
     missing : {"refuse", "impute", "keep"}
         Whether NaN among the features is refused or kept for a method that takes it.
 
@@ -102,7 +102,7 @@ def from_anndata(
 
 
 def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
-    """Write what `explain` found of every cell to ``adata.obs``, matched by the names of the cells.
+    """Write the explanation of each cell to ``adata.obs``, matched by cell name.
 
     The columns are ``bagwise_prediction`` (of the cell's bag), and those of ``bagwise_contribution``,
     ``bagwise_weight``, ``bagwise_effect`` and ``bagwise_instance_prediction`` that the method has. Cells that were
@@ -144,7 +144,7 @@ def to_anndata(explanation, adata, *, prefix="bagwise_") -> list[str]:
             "pass the object that from_anndata read, or one with all its cells"
         )
     columns = {"prediction": explanation.bags.expand(explanation.predictions)}
-    columns |= {_ONE[name]: table[name] for name in _ONE if name in table}
+    columns |= {_COLUMNS[name]: table[name] for name in _COLUMNS if name in table}
     for name, values in columns.items():
         column = np.full(adata.n_obs, np.nan)
         column[places] = values
@@ -195,7 +195,7 @@ def _read(matrix, order: np.ndarray, columns, n_columns: int) -> np.ndarray:
     read = np.empty((len(order), n_columns), float_dtype([matrix.dtype]))
     places = np.full(height, -1)
     places[order] = np.arange(len(order))
-    if getattr(matrix, "format", None) == "csc":  # its rows are spread over all of it
+    if getattr(matrix, "format", None) == "csc":  # the rows of a bag are spread over the file
         matrix = (matrix.to_memory() if hasattr(matrix, "to_memory") else matrix).tocsr()
     step = max(1, BLOCK // width)
     for start in range(0, height, step):
@@ -207,7 +207,7 @@ def _read(matrix, order: np.ndarray, columns, n_columns: int) -> np.ndarray:
 
 
 def _rows(matrix, start: int, stop: int):
-    """Read consecutive rows; of a sparse matrix in a file by its parts, since versions slice it differently."""
+    """Read consecutive rows; slice the parts of a sparse matrix, because versions of anndata slice it differently."""
     if not hasattr(matrix, "group"):
         return matrix[start:stop]
     ends = matrix.group["indptr"][start : stop + 1]

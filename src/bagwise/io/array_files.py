@@ -1,4 +1,4 @@
-"""Bags from files of arrays: an archive (.npz) that `save_npz` writes, or a folder with a file of arrays per bag."""
+"""Bags from array files: an archive (.npz) written by `save_npz`, or a folder with one file per bag."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def _open_npz(path: Path):
-    """Open an archive; refuse headers that name more bytes than their parts can hold: 1 KB may name 10^12 rows."""
+    """Open an archive; refuse headers that declare more bytes than their parts hold (1 KB may declare 10^12 rows)."""
     whole = path.stat().st_size
     with ZipFile(path) as archive:
         for entry in archive.infolist():
@@ -51,7 +51,7 @@ def _open_npz(path: Path):
                 shape, _, dtype = _HEADERS[version](part)
                 named, held = math.prod(shape) * dtype.itemsize, entry.file_size - part.tell()
             if named > held:
-                raise ValueError(f"part {entry.filename!r} holds {held:,} bytes where its header speaks of {named:,}")
+                raise ValueError(f"part {entry.filename!r} holds {held:,} bytes, but its header declares {named:,}")
     return np.load(path, allow_pickle=False)
 
 
@@ -82,7 +82,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
     path = Path(path).expanduser()
     if path.suffix.lower() != ".npz":
         raise ValueError(f"the name of the file must end in .npz, not {path.name!r}")
-    refuse_repeated(bags.ids)  # a selection may repeat a bag; it could not be loaded again
+    refuse_repeated(bags.ids)  # a selection may repeat a bag, but repeated ids cannot be loaded
     arrays = {"instances": bags.instances, "offsets": bags.offsets, "ids": _storable(bags.ids, "ids")}
     if y is not None:
         arrays["targets"] = targets_of(y, bags)
@@ -106,7 +106,7 @@ def save_npz(path, bags: Bags, y=None) -> None:
 
 
 def targets_of(y, bags: Bags) -> np.ndarray:
-    """Return one target, or a column for each of several; a bag may lack some of these."""
+    """Return one target per bag, or a column per target; a bag may lack some of several targets."""
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         return np.column_stack([check_targets(column, bags, allow_missing=True) for column in np.asarray(y).T])
     return check_targets(y, bags)
@@ -143,7 +143,7 @@ def load_npz(path: Path, roles: Roles, *, missing: str, fill_values=()) -> tuple
 
 
 def holds_bags(path: Path) -> bool:
-    """Return whether an archive holds bags, whose columns have their roles already, rather than a long table."""
+    """Return whether an archive holds bags, whose columns already have roles, or a long table."""
     with reading(path), _open_npz(path) as archive:
         return _are_bags({name: archive[name] for name in archive.files if name in ("instances", "X")})
 
@@ -183,7 +183,9 @@ def _load_bags(arrays: dict, metadata: dict, roles: Roles, missing: str, fill_va
     if "instances" not in arrays:
         instances, offsets = unpad(arrays["X"], arrays.get("sizes"))
     elif "offsets" not in arrays and "sizes" not in arrays:
-        raise ValueError("instances alone do not say which rows belong together; store offsets or sizes beside them")
+        raise ValueError(
+            "instances alone do not show which rows belong together; store offsets or sizes in the same file"
+        )
     else:
         instances, _ = as_instances(arrays["instances"])
         offsets = arrays["offsets"] if "offsets" in arrays else np.concatenate([[0], np.cumsum(arrays["sizes"])])
@@ -253,7 +255,7 @@ def from_folder(
         The array of a .npz or .h5 file that holds several, such as "features".
     feature_names : one string per column, optional
     unmatched : {"refuse", "drop"}
-        What happens to rows without a file and files without a row. "drop" leaves them out, with a warning.
+        How to treat rows without a file, and files without a row. "drop" leaves them out, with a warning.
     missing : {"refuse", "impute", "keep"}
         Whether NaN among the features is refused or kept for a method that takes it.
 

@@ -1,4 +1,4 @@
-"""Writing files so that they appear whole or not at all."""
+"""Write files and folders atomically."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
     """Write a file by ``write(temporary path)``, then move it to ``path``; an error leaves the old file unchanged.
 
-    A link keeps pointing where it did, and a file keeps the permissions it had. What is no ordinary file (a device, a
-    pipe) cannot be replaced and is written to as it is. An error of the system names ``path``.
+    Links are followed, and permissions are kept. A device or a pipe cannot be replaced and is written directly. An
+    error of the operating system names ``path``.
     """
     place = Path(path).resolve()
     try:
@@ -22,7 +22,7 @@ def replace_file(path: Path | str, write: Callable[[Path], object]) -> None:
             return
         permissions = place.stat().st_mode & 0o777 if place.exists() else None
         temporary = _name_beside(place)
-        try:  # from here on an interrupt, which may come after any step, leaves nothing behind
+        try:  # an interrupt after this line leaves no temporary file
             # The system applies the user's mask to a new file: a process can only read its mask by setting it, and
             # other threads would create files without one meanwhile. A private file stays private while it is written.
             _create(temporary, 0o666 if permissions is None else 0o600)
@@ -46,7 +46,7 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
     temporary.mkdir()
     try:
         write(temporary)
-        if place.exists():  # an empty folder, which Windows does not replace
+        if place.exists():  # Windows does not replace even an empty folder
             place.rmdir()
         temporary.replace(place)
     except OSError as error:
@@ -58,19 +58,23 @@ def new_folder(path: Path | str, write: Callable[[Path], object]) -> None:
 
 
 def refuse_place(path: Path | str) -> None:
-    """Refuse a folder that cannot be made, or that holds something: results of two runs must not be mixed."""
+    """Refuse a folder that cannot be created or is not empty, so that the results of two runs are not mixed."""
     place = Path(path)
     if "://" in str(path):
-        raise ValueError(f"{path} is a URL; a folder is written on this machine: give its path, and copy it there")
+        raise ValueError(
+            f"{path} is a URL, and results are written to this machine. Give a local path, and copy the folder later"
+        )
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise FileExistsError(f"{path} is there already; give the name of a new folder, or remove what it holds")
+        raise FileExistsError(
+            f"{path} exists and is not empty; give the name of a new folder, or remove the content of this one"
+        )
     if not place.resolve().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {place.resolve().parent} to write {place.name} to; make it first")
     refuse_unwritable(place)
 
 
 def refuse_unwritable(path: Path | str) -> None:
-    """Refuse a file or folder that could not be written, found by trying, before the work that would fill it."""
+    """Refuse a file or folder that cannot be written, by trying to create it, before any results are computed."""
     place = Path(path).resolve()
     try:
         if not place.exists() or place.is_file() or place.is_dir():
@@ -78,14 +82,14 @@ def refuse_unwritable(path: Path | str) -> None:
             trial = _name_beside(inside / place.name)
             _create(trial, 0o600)
             trial.unlink()
-        elif not place.is_fifo():  # a pipe would wait for its reader
+        elif not place.is_fifo():  # opening a pipe would block until it has a reader
             place.open("ab").close()
     except OSError as error:
         raise type(error)(f"{path} cannot be written ({error.strerror}); give a place that can be") from error
 
 
 def _name_beside(place: Path) -> Path:
-    """Return a name that no other file has."""
+    """Return the path of a new temporary file in the same folder."""
     return place.with_name(f".{place.stem}-{secrets.token_hex(8)}{place.suffix}")
 
 

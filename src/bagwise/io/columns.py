@@ -1,4 +1,4 @@
-"""The columns of a table: the role of each, checks of the values that a role needs, and doubtful values."""
+"""The roles of the columns of a table, checks of the values that each role needs, and warnings of suspicious values."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from bagwise.bags.validation import (
     name_bags,
 )
 
-# An extreme is isolated if its distance from all other values is this many times their width. The second factor is for
-# an extreme that is not a usual fill value, which must also be repeated.
+# The lowest or highest value of a column is isolated if its distance from all other values exceeds GAP times their
+# range. A value that is not a usual fill value needs WIDE_GAP times the range, and must occur at least REPEATED times.
 GAP, WIDE_GAP, REPEATED = 1.0, 10.0, 3
-FEW_CELLS = 3  # the most cells that a message names
-SAMPLE = 1000  # values of a column that are looked at first
+FEW_CELLS = 3  # largest number of cells listed in a message
+SAMPLE = 1000  # number of values that are examined first
 
-DATE_PARTS = ("sine", "cosine", "year")  # the endings of the features that are made of a date
+DATE_PARTS = ("sine", "cosine", "year")  # suffixes of the features computed from a date
 DATES = r"^\s*(?:[12][0-9]{3}-[01]?[0-9]-[0-3]?[0-9]|[0-3]?[0-9][./][0-3]?[0-9][./][12][0-9]{3})(?:[T ].*)?$"
 THOUSANDS = r"^[-+]?[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?$"  # 1,250 may also be a number with three decimals
 USABLE = ("number", "boolean", "list", "vector")
-# Columns that tables of instances have in addition to those that are kept.
+# Names that instance tables use for their own columns; columns in ``keep`` cannot have these names.
 _TAKEN = {"row", "instance", "instance_predictions", "instance_std", "contributions", "weights", "effects"}
 _TAKEN |= {"prediction", "contribution", "weight", "effect"}
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Columns by their role in `load`; ``labels`` are further labels of the bags by name, such as the fold."""
+    """The columns that have a role in `load`. ``labels`` maps names, such as "fold", to more columns of bag labels."""
 
     bag: object = None
     target: object = None
@@ -60,7 +60,7 @@ class Roles:
 
     @property
     def single(self) -> list[tuple[str, object]]:
-        """Parameters whose columns have that role alone, and the column: a pair for each."""
+        """Pairs (parameter, column) of the roles that exclude all other roles."""
         pairs = [("bag", self.bag), *[("target", name) for name in self.target_list], ("groups", self.groups)]
         pairs += [("weights", self.weights), *self.labels.items()]
         return [(name, column) for name, column in pairs if column is not None]
@@ -76,22 +76,22 @@ class Roles:
 
     @property
     def feature_list(self) -> list:
-        """The features that are named; empty if all numeric columns are features."""
+        """The requested features; empty if all numeric columns are features."""
         return [] if self.features is None else as_list(self.features)
 
     @property
     def covariate_list(self) -> list:
-        """The bag features that are named; empty for "auto"."""
+        """The requested bag features; empty for "auto"."""
         return [] if self.bag_features is None or is_auto(self.bag_features) else as_list(self.bag_features)
 
     @property
     def category_list(self) -> list:
-        """The categories that are named; empty for "auto"."""
+        """The requested categories; empty for "auto"."""
         return [] if is_auto(self.categories) else as_list(self.categories)
 
     @property
     def derived(self) -> bool:
-        """Whether some names of features may stand for a level or a part of a date: crop=wheat, sown_year."""
+        """Whether a feature name may refer to a level (crop=wheat) or to a part of a date (sown_year)."""
         marks = tuple(f"_{part}" for part in DATE_PARTS)
         texts = [name for name in [*self.feature_list, *self.covariate_list] if isinstance(name, str)]
         return any("=" in name or name.endswith(marks) for name in texts)
@@ -102,7 +102,7 @@ class Roles:
         return bool(as_list(self.categories) or as_list(self.dates)) or self.derived
 
     def asked(self) -> list:
-        """Return all columns that are named in any role."""
+        """Return all columns that have a role."""
         encoded = [*self.category_list, *as_list(self.dates)]
         named = [*self.covariate_list, *self.feature_list, *encoded, *as_list(self.keep), *as_list(self.ignore)]
         return list(dict.fromkeys([*self.taken, *named]))
@@ -110,7 +110,9 @@ class Roles:
     def ids(self) -> list:
         """Return the columns whose values are only compared for equality, such as ids, unless they are features."""
         numbers = replace(self, bag=None, groups=None, labels={}, keep=(), ignore=(), categories=(), dates=()).asked()
-        levels = [str(name).partition("=")[0] for name in numbers if "=" in str(name)]  # of crop=01, the column crop
+        levels = [
+            str(name).partition("=")[0] for name in numbers if "=" in str(name)
+        ]  # the column crop for the feature crop=01
         labels = [self.bag, self.groups, *self.labels.values(), *self.category_list, *levels]
         return [name for name in dict.fromkeys(labels) if name is not None and name not in numbers]
 
@@ -129,7 +131,7 @@ def is_auto(columns) -> bool:
 
 
 def choose_features(table, roles: Roles) -> list:
-    """Return the feature columns: those asked for, or each numeric one that has no other role."""
+    """Return the feature columns: the requested ones, or all numeric columns without another role."""
     ignore, keep = as_list(roles.ignore), as_list(roles.keep)
     refuse_no_bag(table, roles.bag)
     named = [(parameter, [name]) for parameter, name in roles.single]
@@ -173,7 +175,7 @@ def refuse_no_bag(table, bag) -> None:
 
 
 def refuse_unknown(names, columns, used=(), parameter: str = "features", derived=()) -> None:
-    """Refuse the first wanted name that is not there, and suggest the nearest one; ``derived`` names are not listed."""
+    """Refuse the first name without a column, and suggest the most similar one; ``derived`` names are not listed."""
     known_names = set(names)
     missing = next((name for name in columns if name not in known_names), None)
     if missing is None:
@@ -296,7 +298,7 @@ def same_in_bag(values, codes, first, ids, column, noun: str, parameter: str) ->
         marked = any_row(differs, codes, ids)
         row = np.flatnonzero(differs & (codes == marked.argmax()))[0]
         two = f" ({float(values[first][codes[row]])} and {float(values[row])})" if values.dtype.kind == "f" else ""
-        way = "; leave the column to the instances" if parameter == "bag_features" else ""
+        way = "; use the column as a feature of the instances instead" if parameter == "bag_features" else ""
         raise ParameterError(
             parameter,
             f"{name_bags(ids, marked)} more than one {noun} in column {column!r}{two}; a bag has one {noun}, the same "
@@ -445,7 +447,7 @@ def _doubt(table, name) -> tuple[str, str] | None:
 
 
 def alike_ids(ids) -> str | None:
-    """Describe bag ids that look the same: they differ by blanks, quotes, invisible characters or in Unicode form."""
+    """Describe bag ids that look the same: they differ only in blanks, quotes, invisible characters or Unicode form."""
     first: dict[str, str] = {}
     pairs = []
     for text in np.asarray(ids).tolist():
@@ -457,8 +459,8 @@ def alike_ids(ids) -> str | None:
         return None
     more = f" (and {len(pairs) - 1:,} more such)" if len(pairs) > 1 else ""
     return (
-        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{more} differ only by blanks, quotes, invisible "
-        "characters or in Unicode form, and are two bags; write them the same if one is meant"
+        f"bag ids {ascii(pairs[0][0])} and {ascii(pairs[0][1])}{more} differ only in blanks, quotes, invisible "
+        "characters or Unicode form, so they are two bags; write them in the same way if they are one bag"
     )
 
 
@@ -468,11 +470,12 @@ def alike_ids(ids) -> str | None:
 def suspects(values: np.ndarray) -> dict[float, int]:
     """Return the values of a column that look like fill values, and how often each occurs.
 
-    A suspect is the lowest or highest value, and isolated: farther from all other values than they are from each other
-    if it is a usual fill value or huge; else ten times as far, outside [-1, 1], and there three times or more.
+    Only the lowest and the highest value are candidates, if they are isolated (`_is_isolated`). A usual fill value, or
+    a huge one, must be farther from the other values than their range; any other value ten times as far, outside
+    [-1, 1], and repeated three times or more.
     """
     counts: dict[float, int] = {}
-    if len(values) == 0 or not _ends(values):  # most columns hold none, and are not copied
+    if len(values) == 0 or not _ends(values):  # avoids a copy of most columns
         return counts
     values = values[np.isfinite(values)]
     while len(values):
@@ -501,10 +504,10 @@ def describe_suspects(suspect_columns: dict[str, dict[float, int]]) -> str:
 
 
 def _ends(values: np.ndarray) -> list[float]:
-    """Return the lowest and the highest value, if they are usual fill values or far from a sample of the others."""
+    """Return the lowest and the highest value, each only if it is a usual fill value or far from a sample of values."""
     sample = values[:: max(1, len(values) // SAMPLE)].astype(np.float64)
     sample = sample[np.isfinite(sample)]
-    with np.errstate(over="ignore"):  # numbers whose differences are infinite are refused elsewhere
+    with np.errstate(over="ignore"):  # the caller refuses values with infinite differences
         low, high = np.quantile(sample, [0.25, 0.75]) if len(sample) else (0.0, 0.0)
         reach = WIDE_GAP * (high - low)
     ends = dict.fromkeys((float(np.fmin.reduce(values)), float(np.fmax.reduce(values))))
@@ -518,7 +521,7 @@ def _is_isolated(value: float, neighbours: np.ndarray, count: int) -> bool:
     gap, width = max(low - value, value - high), high - low
     if is_fill_value(value):
         return gap > GAP * width and gap > 0
-    # 0 and 1 are ends of a scale more often than fill values
+    # 0 and 1 are more often the ends of a scale than fill values
     return abs(value) > 1.0 and width > 0 and gap > WIDE_GAP * width and count >= REPEATED
 
 

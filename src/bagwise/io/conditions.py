@@ -1,4 +1,4 @@
-"""Which rows are read: conditions on columns, as tuples or as one text such as ``year >= 2019 and site == 'A'``."""
+"""Conditions on the rows to read, as tuples or as one text such as ``year >= 2019 and site == 'A'``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from operator import and_, or_
 import numpy as np
 import pyarrow as pa
 
-# Conditions. pyarrow walks them by recursion: 1,000 overflow the stack of a thread, which is half a megabyte on some
-# systems.
+# Largest number of conditions. pyarrow evaluates them recursively, and 1,000 overflow a thread stack of 512 kB.
 MOST = 250
 OPERATORS = ("==", "=", "!=", "<=", ">=", "<", ">", "in", "not in")
 
-# A condition of a text: a name, an operator, and a value or several in brackets.
+# One condition of a text: a name, an operator, and a value, or several values in brackets.
 _NUMBER, _QUOTED = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?", r"'[^']*'|\"[^\"]*\""
 _VALUE = rf"(?:{_QUOTED}|{_NUMBER}|True|False)"
 _CONDITION = re.compile(
@@ -57,7 +56,7 @@ class Where:
         return Where(tuple(tuple(_fit(condition, schema) for condition in all_of) for all_of in self.any_of))
 
     def by_statistics(self, schema):
-        """Return the conditions that statistics of row groups can refute, as an expression, or None."""
+        """Return the conditions that can be checked against row group statistics, as an expression, or None."""
 
         def certain(condition) -> bool:  # statistics do not cover NaN, which differs from everything
             return condition[1] not in ("!=", "not in") or not pa.types.is_floating(schema.field(condition[0]).type)
@@ -67,7 +66,7 @@ class Where:
 
 
 def as_where(where) -> Where:
-    """Parse conditions: one text, a list of tuples that all hold, or lists of tuples of which one holds."""
+    """Parse conditions: one text, a list of tuples (all must hold), or a list of such lists (one must hold)."""
     if isinstance(where, str):
         any_of = [_parse(where)]
     elif isinstance(where, list | tuple) and len(where):

@@ -1,4 +1,4 @@
-"""`from_cube`: a bag per polygon and year from gridded data over time, as xarray, NetCDF and zarr hold them."""
+"""`from_cube`: a bag per polygon and year from gridded data over time (xarray, NetCDF, zarr)."""
 
 from __future__ import annotations
 
@@ -53,42 +53,43 @@ def from_cube(
     """Build bags and targets from a data cube and polygons: a bag per polygon and year, an instance per pixel.
 
     The features of a pixel are the values of the variables there; a variable with a further dimension, such as
-    ``band``, has a feature per level of it, and one without the time dimension is repeated. Which pixels a polygon
-    covers is computed once, for all times. Only the window of one polygon is read, a strip of rows at a time.
+    ``band``, has a feature per level, and one without the time dimension is repeated. The pixels of a polygon are
+    computed once for all times. Only the window of one polygon is read at a time, in strips of rows.
 
     Parameters
     ----------
     cube : xarray.Dataset or DataArray, or the path of a NetCDF file or a zarr store
-        With coordinates in equal steps along two dimensions; further ones as they are.
+        With equally spaced coordinates along two dimensions; other dimensions may have any coordinates.
     zones : path (GeoPackage, GeoJSON, shapefile) or GeoDataFrame of polygons and multipolygons
         Reprojected to the cube's coordinate reference system, vertex by vertex.
     time : str, optional
-        The dimension of which every step makes a bag of its own: "year". Or a part of its dates, as xarray writes
-        it: with "time.year", all steps of one year are one bag, and a pixel at a step is an instance. Default: the cube
-        has no time, and every polygon is a bag.
+        The time dimension, such as "year": each step is a separate bag. Or a part of its dates, in the notation of
+        xarray: with "time.year", all steps of a year are one bag, and each pixel at each step is an instance. Default:
+        the cube has no time, and each polygon is a bag.
     id : column of zone ids, default the index of the frame (0, 1, 2, ... for a file)
-    target : column of targets: of ``targets`` with a time, else of ``zones``
+    target : column of targets, in ``targets`` if there is a time, else in ``zones``
     targets : data frame or path of a table, optional
         A row per polygon and time: the columns ``id``, the time ("year" for "year" and for "time.year") and ``target``.
         Bags without a row, and rows without a bag, are left out, with a warning.
-    variables : names, default every variable of numbers on the grid, in its order (that of a zarr store is by name)
-    groups : column of ``zones``, or the time, optional
-        Bags of one group stay together in every inner split: with "year" those of one year, with ``id`` those of one
+    variables : names, default all numeric variables on the grid, in the order of the dataset (by name in a zarr store)
+    groups : column of ``zones``, or the name of the time, optional
+        Bags of one group stay together in each inner split: "year" groups the bags of a year, ``id`` the bags of a
         polygon.
     bag_features : columns of numbers of the zone as a whole, optional
         They become the bags' covariates.
     x, y : dimensions of the grid, default those called x and y, lon and lat, longitude and latitude, ...
-    crs : the cube's coordinate reference system, such as "EPSG:32633", default that which it names
+    crs : the cube's coordinate reference system, such as "EPSG:32633", default the one stored in the cube
         Degrees east and north (by their units or names) are EPSG:4326.
     all_touched : bool
-        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
+        Whether all pixels that a polygon touches belong to it, not only those whose centre lies inside.
     missing : {"drop-instances", "refuse", "impute", "keep"}
-        What happens to pixels where a variable has no value. "impute" and "keep" keep them, with NaN, if another one
-        has; "impute" declares that methods fill them in.
+        How to treat pixels where a variable has no value. "impute" and "keep" keep them, with NaN, if another variable
+        has a value; with "impute", each method imputes them.
     empty : {"refuse", "drop"}
-        What happens to bags without any such pixel. "drop" leaves them and their targets out, with a warning.
+        How to treat bags without a valid pixel. "drop" leaves out these bags and their targets, with a warning.
     weights : None or "area-fraction"
-        With "area-fraction" every pixel the polygon overlaps is an instance, weighted by the share of its area inside.
+        With "area-fraction", each pixel that overlaps the polygon is an instance, weighted by the share of its area
+        inside the polygon.
 
     Returns
     -------
@@ -156,7 +157,7 @@ def from_cube(
 
 
 class Grid:
-    """Chosen variables of a dataset on one regular grid; ``labels`` are times, ``label_of_step`` that of each step."""
+    """The selected variables of a dataset on one grid; ``labels`` are times, ``label_of_step`` maps steps to them."""
 
     name, without = "cube", "without a value"
 
@@ -197,7 +198,7 @@ class Grid:
 
 
 def _opened(cube):
-    """Open the dataset of a path and close it at the end; a dataset is used unchanged, an array as a dataset of one."""
+    """Open the dataset at a path, and close it at the end; a dataset is used as it is; an array becomes a dataset."""
     if isinstance(cube, str | os.PathLike):
         try:
             import xarray
@@ -226,7 +227,7 @@ def _dimension(data, name, usual, axis: str) -> str:
 
 
 def _steps(data, name) -> tuple[float, float]:
-    """Return the first centre along a dimension, and the step between centres, which is the same for all."""
+    """Return the first centre along a dimension and the constant step between centres."""
     if name not in data.coords:
         raise ValueError(f"dimension {name!r} has no coordinates; add them by cube.assign_coords({name}=...)")
     values = data[name].to_numpy().astype(np.float64)
@@ -242,7 +243,7 @@ def _steps(data, name) -> tuple[float, float]:
 
 
 def _times(data, time, grid) -> tuple:
-    """Return the dimension of time, its labels in order, and the label of each step."""
+    """Return the time dimension, its distinct labels in order, and the label of each step."""
     if time is None:
         return None, np.zeros(1), np.zeros(1, dtype=np.int64)
     name, _, part = time.partition(".")
@@ -280,7 +281,7 @@ def _choose(data, variables, x, y, time) -> list:
 
 
 def _coordinates(data, arrays, x, crs):
-    """Return the coordinate reference system: the given one, the one stored as CF or GDAL do, or degrees."""
+    """Return the coordinate reference system: the parameter, the one stored as CF or GDAL define, or degrees."""
     if crs is None:
         mappings = [array.attrs.get("grid_mapping", array.encoding.get("grid_mapping")) for array in arrays]
         for name in [*mappings, "spatial_ref", "crs"]:
@@ -294,7 +295,7 @@ def _coordinates(data, arrays, x, crs):
 
 
 def _refuse_other_longitudes(grid: Grid, polygons) -> None:
-    """Refuse a grid from 0 to 360 degrees under polygons west of Greenwich: they would lie outside, or half of them."""
+    """Refuse a grid from 0 to 360 degrees if polygons lie west of Greenwich, because the grid would not cover them."""
     last = grid.transform.c + grid.transform.a * grid.shape[1]
     if grid.crs is None or not grid.crs.is_geographic or max(last, grid.transform.c) <= 181:
         return

@@ -1,6 +1,6 @@
-"""Columns that are no numbers, as numbers: an indicator per category, dates as season and year, lists as rows.
+"""Encode columns that are not numbers: an indicator per category, season and year of dates, a row per list entry.
 
-The names of features such as ``crop=wheat`` and ``sown_sine`` are all that is needed to read new data in the same way.
+Feature names such as ``crop=wheat`` and ``sown_sine`` contain all information that is needed to encode new data alike.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from bagwise.io.columns import (
 )
 
 OTHER = "other"  # the level of unseen and missing values, and of levels beyond the most frequent
-MOST_LEVELS = 50  # of a column that is named; the most frequent are used
-FEW_LEVELS = 20  # of a column that "auto" takes
+MOST_LEVELS = 50  # largest number of levels of a requested column; the most frequent ones are used
+FEW_LEVELS = 20  # largest number of levels of a column that "auto" selects
 DOTTED = re.compile(r"^(\d{1,2})\.(\d{1,2})\.(\d{4})")
 
 
@@ -99,7 +99,7 @@ def asked_levels(names, roles: Roles) -> tuple[dict, list]:
 
 
 def _with_names(roles: Roles, names: dict, computed: list) -> Roles:
-    """Return roles in which encoded columns are replaced by the features made of them."""
+    """Return the roles with encoded columns replaced by the features computed from them."""
 
     def spread(columns) -> list:
         return [made_name for name in columns for made_name in names.get(name, (name,))]
@@ -116,7 +116,7 @@ def _with_names(roles: Roles, names: dict, computed: list) -> Roles:
 
 
 def _indicators(table, name, levels) -> tuple[dict[str, Callable], str | None]:
-    """Build a column per level and one for the others; ``levels`` None takes the most frequent that occur."""
+    """Build a column per level and one for all other levels; ``levels=None`` uses the most frequent levels."""
     refuse_no_labels(table, name, "categories")
     codes, labels = table.factorise(name)
     fill_values = (*table.fill_values, *table.fill_texts)
@@ -139,7 +139,7 @@ def _indicators(table, name, levels) -> tuple[dict[str, Callable], str | None]:
 
 
 def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()) -> tuple[tuple[str, ...], list[str]]:
-    """Return the levels of a column, the most frequent of many, by its labels and their counts; and notes."""
+    """Return the most frequent levels of a column, from its labels and their counts, and notes."""
     texts, notes = level_texts(labels, fill_values), []
     present = sorted((k for k, text in enumerate(texts) if text is not None), key=lambda k: (-counts[k], texts[k]))
     if not present:
@@ -154,7 +154,7 @@ def frequent_levels(name, labels: np.ndarray, counts: np.ndarray, fill_values=()
 
 
 def level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
-    """Return labels as in the names of features, 3.0 as 3; None for missing ones, texts for these, and fill values."""
+    """Return labels as in feature names (3.0 as 3); None for missing labels, fill values and texts such as "NA"."""
 
     def text_of(value) -> str:
         return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
@@ -165,7 +165,7 @@ def level_texts(labels: np.ndarray, fill_values=()) -> list[str | None]:
 
 
 def _few_valued(table, roles: Roles) -> list:
-    """Return the text columns with few levels, each in two bags or more on average; an id or a remark has many."""
+    """Return the text columns with few levels that occur in two bags or more on average; ids and remarks do not."""
     named, columns = roles.asked(), []
     codes, _ = find_bags(table, roles.bag)
     for name in table.names:
@@ -183,18 +183,18 @@ def _few_valued(table, roles: Roles) -> list:
 
 
 def _date_parts(table, name, roles: Roles) -> dict[str, Callable]:
-    """Compute the year, and sine and cosine of the day: on a circle, the last day of a year is next to the first."""
+    """Compute the year, and sine and cosine of the day of the year, so that the last day is next to the first."""
     refuse_no_labels(table, name, "dates")
     codes, labels = table.factorise(name)
     plain = labels.astype("datetime64[D]") if labels.dtype.kind == "M" else labels
     texts = level_texts(plain, (*table.fill_values, *table.fill_texts))
     missing = np.array([text is None for text in texts], dtype=bool)
     days = [None if text is None else as_day(text) for text in texts]
-    odd = np.array([day is None for day in days], dtype=bool) & ~missing
-    if odd.any():
-        problem = f"{label(labels[odd.argmax()])} in column {name!r}, which cannot be read as a date"
+    invalid = np.array([day is None for day in days], dtype=bool) & ~missing
+    if invalid.any():
+        problem = f"{label(labels[invalid.argmax()])} in column {name!r}, which cannot be read as a date"
         way = "; write dates as 2019-04-23"
-        refuse_rows(odd[codes], *find_bags(table, roles.bag), "dates", problem + way)
+        refuse_rows(invalid[codes], *find_bags(table, roles.bag), "dates", problem + way)
     dates = np.array(days, dtype="datetime64[D]")  # NaT for None
     years = dates.astype("datetime64[Y]")
     starts = years.astype("datetime64[D]")
@@ -260,7 +260,7 @@ def _sizes(lists: dict, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
 
 
 def _features(name, cells, codes: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Convert one cell per instance, a number or a list of numbers, to an array of one or two axes."""
+    """Convert one cell per instance (a number, or a list of numbers) to a 1-D or 2-D array."""
     if not hasattr(cells.type, "value_type"):
         return to_numbers(cells)
     widths = _lengths(cells)

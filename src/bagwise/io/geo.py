@@ -1,4 +1,4 @@
-"""Zones on a map, as ``bw.geo``: blocks for spatial folds, predictions back to polygons, contributions to pixels."""
+"""Tools for maps, public as ``bw.geo``: blocks for spatial folds; write predictions to polygons and rasters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ __all__ = ["blocks", "to_raster", "to_zones"]
 def blocks(zones, size) -> np.ndarray:
     """Return the block of a square grid that contains the middle of each zone: groups for spatial folds.
 
-    Neighbouring zones resemble each other, so random folds give scores that are too good for a new region. A block
-    should be larger than the distance over which the errors of a method are alike.
+    Neighbouring zones are similar, so scores on random folds are too good for a new region. A block should be larger
+    than the distance over which the errors of a method are correlated.
 
     Parameters
     ----------
@@ -124,14 +124,14 @@ def to_zones(path, zones, columns: dict, *, id=None) -> Path:
 
 
 def to_raster(path, like, x, y, values, *, name="contribution") -> Path:
-    """Write numbers of pixels, such as contributions, as a GeoTIFF on the grid of another raster; NaN elsewhere.
+    """Write one number per pixel, such as its contribution, as a GeoTIFF on the grid of another raster; NaN elsewhere.
 
     A pixel that lies in several bags gets the sum of its numbers.
 
     Parameters
     ----------
     path : path that ends in .tif
-    like : path or open rasterio dataset, whose grid it has
+    like : path or open rasterio dataset with the grid to use
     x, y : arrays, the centre of every pixel in the coordinates of ``like``
         From `from_raster` with ``coordinates=True``, or the columns x and y that ``bagwise raster`` writes.
     values : array, a number for every pixel

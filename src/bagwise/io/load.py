@@ -36,16 +36,16 @@ READING = ("missing", "fill_values", "variable", "decimal", "time", "fold")  # o
 
 
 def collect(frame, roles: Roles) -> tuple[object, Roles]:
-    """Compute the columns of a lazy frame that have a role or may be features; return the roles without ``ignore``."""
+    """Collect the columns of a lazy frame that have a role or may be features; also return roles without ``ignore``."""
     try:
         lazy = nw.from_native(frame)
     except (TypeError, nw.exceptions.DuplicateError):
-        return as_frame(frame), roles  # raises an error that says what is wrong
+        return as_frame(frame), roles  # raises an error with the reason
     if not isinstance(lazy, nw.LazyFrame):
         return frame, roles
     schema = lazy.collect_schema()
     if roles.bag is None:
-        return lazy.head(1).collect().to_native(), roles  # for the error, which names the columns
+        return lazy.head(1).collect().to_native(), roles  # the caller raises an error that lists the columns
     refuse_unknown(schema, [roles.bag], parameter="bag")
     refuse_unknown(schema, as_list(roles.ignore), parameter="ignore")
     named = replace(roles, ignore=()).asked()
@@ -65,7 +65,7 @@ def collect(frame, roles: Roles) -> tuple[object, Roles]:
 
 
 def _without_rows(schema) -> FrameColumns:
-    """Return columns of the types of a lazy frame, without rows."""
+    """Return empty columns with the types of a lazy frame."""
     import pyarrow as pa
 
     fields = []
@@ -110,9 +110,9 @@ def load(
       with sizes (and y), or a long table as arrays by name. There ``bag``, ``target`` and ``groups`` are names of
       arrays. Pickled arrays are never read.
 
-    Several tables, given as a list of paths or as a pattern such as ``"year-*.parquet"``, are read as one: their rows
-    follow each other, and a bag may be spread over them. So are the Parquet files below a folder, or at a URL that
-    fsspec knows (``s3://bucket/pixels``). A folder named ``year=2020`` gives its files a column ``year``, which is used
+    Several tables, passed as a list of paths or as a pattern such as ``"year-*.parquet"``, are concatenated, and a bag
+    may span several of them. The same holds for the Parquet files below a folder, or at a URL that fsspec supports
+    (``s3://bucket/pixels``). A folder named ``year=2020`` gives its files a column ``year``, which is used
     only if you name it. Read tables larger than memory with `scan`. Of a lazy frame (polars LazyFrame, DuckDB relation)
     only the columns that are needed are computed.
 
@@ -140,18 +140,18 @@ def load(
         "drop-instances", which drops the row.
     fill_values : number, text, or a list of them, default none
         Values that mean a missing value in features, targets, weights and covariates, such as -9999 or "n/a?". A
-        warning names values that look like undeclared fill values.
+        warning lists values that look like undeclared fill values.
     weights : column of instance weights, optional
         Zero or positive, and at least one above zero in each bag.
     bag_features : columns, or "auto", optional
         Columns that are the same on every row of a bag become its covariates instead of features of the instances.
-        "auto" takes each feature column that never varies within a bag, but leaves one to the instances, and takes
-        none if all bags have one row.
+        "auto" selects each feature column that never varies within a bag, but leaves at least one feature for the
+        instances, and selects none if all bags have one row.
     categories : columns, "auto", or dict of column -> levels, optional
         Each level becomes a feature ``crop=wheat`` that is 1 or 0, and ``crop=other`` stands for other levels and for
         missing ones. The levels are those of the table (at most the 50 most frequent), or those that you pass. To
-        predict new tables with the same levels, load them with ``features=list(model.feature_names_in_)``. "auto" takes
-        columns of text with 2 to 20 levels that occur in several bags, and a warning names them.
+        predict new tables with the same levels, load them with ``features=list(model.feature_names_in_)``. "auto"
+        selects text columns with 2 to 20 levels that occur in several bags, and a warning lists them.
     dates : columns, optional
         Dates, or text such as 2019-04-23. Each becomes three features: ``sown_sine`` and ``sown_cosine`` of the day of
         the year, as an angle, so that December is next to January; and ``sown_year``.
@@ -289,7 +289,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     for name in weights:
         if table.kind(name) not in ("list", "vector"):
             refuse_not_numeric(table, name, "instance weights", "weights")
-    # A row of the table may become several instances, if it holds lists.
+    # A row with lists may become several instances.
     whole, row_of_instance = table, np.arange(len(codes), dtype=np.int32 if len(codes) < 2**31 else np.int64)
     if any(table.kind(name) in ("list", "vector") for name in names):
         from bagwise.io.encodings import spread_lists
@@ -309,7 +309,7 @@ def gather(table, roles: Roles, missing: str = "refuse") -> tuple[Bags, np.ndarr
     origin = row_of_instance if whole.origin is None else whole.origin[row_of_instance]
     carried = {"row": origin[rows]}
     carried |= {name: whole.values(name)[row_of_instance[rows]] for name in as_list(roles.keep)}
-    if n_dropped:  # the position in the bag counts the rows that were dropped
+    if n_dropped:  # positions within a bag include dropped rows
         order, starts = rows_in_order(table, names, codes, ids, "refuse")
         place = np.empty(len(codes), dtype=np.int64)
         place[order] = np.arange(len(codes)) - np.repeat(starts[:-1], np.diff(starts))

@@ -1,7 +1,7 @@
-"""MATLAB matrices (.mat) of version 4 or 5, which MATLAB saves up to 7.2 or with -v7.
+"""Read matrices from MATLAB files (.mat) of version 4 or 5, written by MATLAB up to 7.2 or with -v7.
 
-scipy's reader of version 5 crashes the interpreter if a byte in the type of the numbers is damaged. Here each type and
-length is checked before it is used.
+scipy's reader for version 5 can crash the interpreter on a damaged number type, so this module checks each type and
+length before it is used.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from bagwise.io.table_files import reading
 _HEADER = 128  # bytes before the first variable
 _COMPRESSED, _MATRIX = 15, 14
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-# The classes of arrays of numbers. Their values may be stored in fewer bytes than the class has.
+# Numeric array classes. Values may be stored in a smaller type than that of the class.
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 _COMPLEX = 0x0800
-# Published files with known columns: the numbers of reflectances and of angles, which follow them.
+# Published files with known columns: the number of reflectances, followed by the number of angles.
 _LAYOUTS = {"misr1": (12, 4), "misr2": (12, 4), "modis": (7, 5)}
 
 
@@ -78,7 +78,9 @@ def load_mat(path: Path, roles: Roles, *, missing: str, fill_values, variable) -
             )
     columns: dict = dict(zip(names, matrix.T, strict=True))
     ids = columns.get(roles.bag)
-    if ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53:  # MATLAB counts in doubles
+    if (
+        ids is not None and (ids == np.trunc(ids)).all() and np.abs(ids).max() < 2**53
+    ):  # MATLAB stores integers as doubles
         columns[roles.bag] = ids.astype(np.int64)
     return gather(FrameColumns(columns, fill_values), roles, missing)
 
@@ -116,9 +118,9 @@ def read_matrices(content: bytes) -> dict[str, np.ndarray]:
 def _version_5(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
     order = {b"IM": "<", b"MI": ">"}.get(bytes(content[126:_HEADER]))
     if order is None:
-        raise ValueError("its header does not say in which order bytes stand")
+        raise ValueError("its header has no valid byte order")
     for kind, data in _elements(content[_HEADER:], order, padded=False):
-        if kind == _COMPRESSED:  # one element; no more is inflated than its tag states
+        if kind == _COMPRESSED:  # decompress one element, and no more bytes than its tag states
             stream = zlib.decompressobj()
             tag = stream.decompress(data, 8)
             (length,) = struct.unpack_from(f"{order}I", tag, 4)
@@ -129,7 +131,7 @@ def _version_5(content: memoryview) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _elements(data: memoryview, order: str, *, padded: bool = True) -> Iterator[tuple[int, memoryview]]:
-    """Yield the type and the bytes of each element; up to four bytes are stored inside the tag."""
+    """Yield the type and the content of each element; a content of at most four bytes is stored inside the tag."""
     at = 0
     while at < len(data):
         if at + 8 > len(data):
@@ -148,7 +150,7 @@ def _elements(data: memoryview, order: str, *, padded: bool = True) -> Iterator[
 
 
 def _matrix(data: memoryview, order: str) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the name and the values of an array; nothing unless it is a real numeric matrix."""
+    """Yield the name and the values of an array if it is a real numeric matrix."""
     parts = _elements(data, order)
     described = list(islice(parts, 3))
     if len(described) < 3:

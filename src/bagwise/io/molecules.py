@@ -132,7 +132,7 @@ def _shape_names() -> list[str]:
 
 
 def _describe(smiles: str, conformers: int, fingerprints: bool, seed: int) -> tuple | str:
-    """Return the instances, covariates and scaffold of a molecule, or what is wrong with it."""
+    """Return the instances, covariates and scaffold of a molecule, or a text that describes its fault."""
     from rdkit import Chem, RDLogger
     from rdkit.Chem import AllChem, Descriptors, Descriptors3D, rdFingerprintGenerator, rdMolDescriptors
     from rdkit.Chem.Scaffolds.MurckoScaffold import MurckoScaffoldSmiles

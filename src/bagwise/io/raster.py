@@ -1,4 +1,4 @@
-"""`from_raster`: a bag per polygon, an instance per pixel; bands are read window by window."""
+"""`from_raster`: one bag per polygon, one instance per pixel; bands are read in windows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ except ImportError as missing:
 
 
 class Stack:
-    """Chosen bands of open datasets on one grid; pixels where ``mask`` is zero or no-data are hidden."""
+    """The selected bands of open datasets on the same grid; pixels where ``mask`` is zero or no-data are left out."""
 
     name, without = "raster", "all no-data or masked"
     label_of_step = (0,)
@@ -63,7 +63,7 @@ class Stack:
         for kind, name in zip(kinds, self.names, strict=True):
             if kind.kind not in "fiu":
                 raise TypeError(
-                    f"band {name!r} holds {kind} values; bands must be real numbers, so leave it out of bands"
+                    f"band {name!r} holds {kind} values; bands must be real numbers; select other bands with bands="
                 )
         self.dtype = float_dtype(kinds)
 
@@ -95,7 +95,7 @@ def _open(source, closing: ExitStack, parameter: str):
 def _read_band(dataset, index: int, window, dtype) -> np.ndarray:
     """Return scale * stored + offset, with NaN where the mask, the alpha band or the no-data value marks it.
 
-    GDAL's own mask is only one of the three: an internal mask hides the no-data value, that one hides alpha.
+    GDAL's mask is not enough: an internal mask takes precedence over the no-data value, and that over the alpha band.
     """
     stored = dataset.read(index, window=window)
     valid = dataset.read_masks(index, window=window) > 0
@@ -147,19 +147,19 @@ def read_zones(
     other = has_shape & ~geometry.geom_type.isin(["Polygon", "MultiPolygon"]).to_numpy()
     if other.any():
         raise ValueError(
-            f"{name_bags(zone_attributes.ids, other)} a {geometry.geom_type.iloc[other.argmax()]} for its shape; zones "
+            f"{name_bags(zone_attributes.ids, other)} a {geometry.geom_type.iloc[other.argmax()]} as geometry; zones "
             "must be polygons or multipolygons: widen points and lines with zones.buffer(...), or leave them out"
         )
     geometry = geometry.make_valid(method="structure", keep_collapsed=False)  # rings may cross
     if (crs is None) != (geometry.crs is None):
         lacking, how = remedy if crs is None else ("zones", "zones.set_crs(...)")
         raise ValueError(
-            f"{lacking} without a coordinate reference system cannot be laid over "
-            f"coordinates in {crs or geometry.crs}; name it, with {how}"
+            f"{lacking} has no coordinate reference system, so it cannot be compared with "
+            f"coordinates in {crs or geometry.crs}; set it with {how}"
         )
     if crs is None:
         warnings.warn(
-            "neither raster nor zones name a coordinate reference system; their coordinates are taken as the same",
+            "neither raster nor zones have a coordinate reference system; it is assumed to be the same",
             stacklevel=3,
         )
     else:
@@ -191,8 +191,8 @@ def strips(polygon, stack) -> Iterator[Window]:
     """Return the window of a polygon inside the raster, cut into strips of rows that hold about ``STRIP`` numbers."""
     west, south, east, north = polygon.bounds
     x, y = np.array([west, west, east, east]), np.array([south, north, south, north])
-    columns, rows = place(~stack.transform, x, y)  # four corners: the grid may be rotated
-    # A pixel wider on all sides, so that edges of the polygon on edges of pixels are treated as in the whole raster.
+    columns, rows = place(~stack.transform, x, y)  # use four corners, because the grid may be rotated
+    # Add a pixel on all sides, so that polygon edges that lie on pixel edges are treated as in the whole raster.
     top, first = np.clip(np.floor([rows.min(), columns.min()]) - 1, 0, stack.shape).astype(int).tolist()
     bottom, right = np.clip(np.ceil([rows.max(), columns.max()]) + 1, 0, stack.shape).astype(int).tolist()
     if first >= right:
@@ -203,16 +203,16 @@ def strips(polygon, stack) -> Iterator[Window]:
 
 
 def covered(polygon, window: Window, transform, *, all_touched: bool) -> np.ndarray:
-    """Return which pixels of a window have their centre in the polygon, or (``all_touched``) any part of them."""
+    """Return which pixels of a window have their centre in the polygon, or with ``all_touched`` any part."""
     x, y = place(transform, window.col_off, window.row_off)
     there = Affine(transform.a, transform.b, x, transform.d, transform.e, y)
     return geometry_mask([polygon], (window.height, window.width), there, all_touched=all_touched, invert=True)
 
 
 def fractions(polygon, window: Window, transform) -> np.ndarray:
-    """Return the share of each pixel's area that lies in the polygon; exact, and computed only along its boundary."""
+    """Return the exact share of each pixel's area inside the polygon; only pixels at its boundary are intersected."""
     inside = covered(polygon, window, transform, all_touched=True)
-    # An edge along the side of a pixel belongs to both its pixels, also when one lies in the next strip.
+    # An edge between two pixels belongs to both, even if one of them lies in the next strip.
     around = Window(window.col_off - 1, window.row_off - 1, window.width + 2, window.height + 2)
     edge = covered(polygon.boundary, around, transform, all_touched=True)
     edge = binary_dilation(edge, np.ones((3, 3)))[1:-1, 1:-1]
@@ -229,7 +229,7 @@ def fractions(polygon, window: Window, transform) -> np.ndarray:
         part = shapely.intersection(polygon, shapely.box(*shapely.total_bounds(cells[in_row])))
         exact[in_row] = shapely.area(shapely.intersection(cells[in_row], part)) / shapely.area(cells[in_row])
     share[edge] = exact
-    return np.where(share > 1e-9, share, 0.0)  # less than a billionth of a pixel is rounding
+    return np.where(share > 1e-9, share, 0.0)  # smaller shares are rounding errors
 
 
 def place(transform, columns, rows) -> tuple[np.ndarray, np.ndarray]:
@@ -239,12 +239,12 @@ def place(transform, columns, rows) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Pixels(NamedTuple):
-    """Instances, the share of each inside the polygon, and x, y and the step in time of each, if asked for."""
+    """Instances, the share of each inside the polygon, and on request the x, y and time step of each."""
 
     values: np.ndarray
     shares: np.ndarray
     places: np.ndarray
-    reason: str  # why there are none, if so
+    reason: str  # why there are no pixels; empty otherwise
 
 
 def read_zone(polygon, grid, labels=(0,), *, all_touched, weighted, missing, coordinates) -> list[Pixels]:
@@ -312,10 +312,10 @@ def from_raster(
 
         x_b(p) = scale_b * stored_b(p) + offset_b,
 
-    with the scale and offset that the file names (1 and 0 if it names none). A band has no value where the file says
-    so: by the band's no-data value, by a mask in or beside the file, by an alpha band of 0, or by NaN. Bags come in the
-    order of the zones, pixels row by row; polygons may overlap. Only the part of the raster under a polygon is read,
-    a strip of rows at a time.
+    with the scale and offset stored in the file (by default 1 and 0). A value is missing where the file marks it: by
+    the band's no-data value, an internal or external mask, an alpha band of 0, or NaN. Bags are in the order of the
+    zones, pixels row by row; polygons may overlap. Only the part of the raster under a polygon is read, in strips of
+    rows.
 
     Parameters
     ----------
@@ -330,15 +330,16 @@ def from_raster(
     bag_features : columns of numbers of the zone as a whole, optional
         They become the bags' covariates.
     all_touched : bool
-        Whether every pixel that a polygon touches belongs to it, not only those whose centre it holds.
+        Whether all pixels that a polygon touches belong to it, not only those whose centre lies inside.
     missing : {"drop-instances", "refuse", "impute", "keep"}
-        What happens to pixels where a band has no value. "impute" and "keep" keep them, with NaN, if another band has
-        one; "impute" declares that methods fill them in.
+        How to treat pixels where a band has no value. "impute" and "keep" keep them, with NaN, if another band has a
+        value; with "impute", each method imputes them.
     empty : {"refuse", "drop"}
-        What happens to zones without any such pixel: outside the raster, smaller than a pixel, or all no-data. "drop"
-        leaves them and their targets out, with a warning.
+        How to treat zones without a valid pixel: outside the raster, smaller than a pixel, or all no-data. "drop"
+        leaves out these zones and their targets, with a warning.
     weights : None or "area-fraction"
-        With "area-fraction" every pixel the polygon overlaps is an instance, weighted by the share of its area inside.
+        With "area-fraction", each pixel that overlaps the polygon is an instance, weighted by the share of its area
+        inside the polygon.
     mask : path, open dataset or array on the raster's grid, optional
         Pixels where it is 0 (or no-data) are never instances: clouds, water, other land cover.
     coordinates : bool
@@ -397,7 +398,7 @@ def from_raster(
 
 
 def refuse_options(missing, empty, weights) -> None:
-    """Refuse unknown values of options that `from_raster` and `from_cube` share."""
+    """Refuse unknown values of the options that `from_raster` and `from_cube` have in common."""
     one_of(missing, ("drop-instances", "refuse", "impute", "keep"), "missing")
     one_of(empty, ("refuse", "drop"), "empty")
     one_of(weights, (None, "area-fraction"), "weights")

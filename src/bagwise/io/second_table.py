@@ -17,7 +17,7 @@ from bagwise.io.table_files import read_files
 def join(table, roles: Roles) -> tuple:
     """Join the second table ``roles.targets``; return the table, roles that name its target, and notes.
 
-    Bags without a target are left out, if there is one to learn; without a target every bag needs its row.
+    If there is a target, bags without a value are left out; otherwise each bag needs a row in the second table.
     """
     fill_values = (*table.fill_values, *table.fill_texts)
     second, source = read_second(roles.targets, roles, fill_values, table.decimal)
@@ -89,7 +89,7 @@ def join(table, roles: Roles) -> tuple:
 
 
 def known_targets(source, roles: Roles, ids: np.ndarray, fill_values=()) -> np.ndarray:
-    """Return the targets of some bags, a column each; NaN for a bag without one in the second table."""
+    """Return a column per target for the given bags; NaN for a bag without a target in the second table."""
     second = FrameColumns(source, fill_values)
     refuse_unknown(second.names, [roles.bag, *roles.target_list], parameter="targets")
     row_of_bag, _ = match_rows(ids, second, roles.bag, "targets")
@@ -103,7 +103,7 @@ def _targets(second: FrameColumns, names: list) -> np.ndarray:
 
 
 def read_second(source, roles: Roles, fill_values=(), decimal: str = ".") -> tuple[FrameColumns, str]:
-    """Return the columns of a second table, and its name in messages."""
+    """Return the columns of a second table, and the name by which messages refer to it."""
     title = Path(source).name if isinstance(source, str | Path) else "targets"
     if hasattr(source, "to_frame") and hasattr(source, "index"):  # a pandas Series
         raise ParameterError(
@@ -118,7 +118,7 @@ def read_second(source, roles: Roles, fill_values=(), decimal: str = ".") -> tup
 
 
 def _with_target(roles: Roles, second: FrameColumns, columns: list, title: str) -> Roles:
-    """Return roles with the one column of the second table that can be the target, unless one is named."""
+    """Return the roles with a target; without one, the only free numeric column of the second table is used."""
     if roles.target is not None:
         return roles
     free = [name for name in columns if name not in roles.asked() and second.kind(name) in ("number", "boolean")]
@@ -134,7 +134,7 @@ def _with_target(roles: Roles, second: FrameColumns, columns: list, title: str) 
 
 
 def match_rows(ids: np.ndarray, second: FrameColumns, bag, title: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the row of the second table of each bag, -1 for none; and the ids there that no bag has."""
+    """Return the row of each bag in the second table (-1 if there is none), and the ids that belong to no bag."""
     rows, second_ids = find_bags(second, bag)
     repeated = np.bincount(rows, minlength=len(second_ids)) > 1
     if repeated.any():

@@ -1,4 +1,4 @@
-"""Files of tables: which ones a source means, and reading them as one pyarrow table; errors name the file."""
+"""Find the files of a source, and read them as one pyarrow table; errors name the file."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from bagwise.bags.validation import ParameterError
 from bagwise.first_use import lock
 from bagwise.io.columns import Roles, refuse_unknown
 
-# The formats by the ending of the name. Archives of arrays are read by `array_files` and `matlab_files`.
+# File name endings by format. Archives of arrays are read by `array_files` and `matlab_files`.
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 TABLES = (*SEPARATORS, ".parquet", ".feather", ".arrow")
 ARCHIVES = (".mat", ".npz")
 PARQUET = (".parquet", ".parq", ".pq")
 NOT_PARQUET = (*SEPARATORS, ".feather", ".arrow", *ARCHIVES, ".xlsx", ".xls", ".json")
-HEAD = 1 << 16  # bytes of a text file that are looked at for leading zeros
-LINE = 1 << 30  # bytes of the longest line of a table of text
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server of one's own that understands S3
+HEAD = 1 << 16  # bytes of a text file that are searched for leading zeros
+LINE = 1 << 30  # largest block that is parsed at once, in bytes; a line must fit into it
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # a server other than Amazon's that implements S3
 HIDDEN = ("_", ".")  # first characters of the names of files that are not data
-NULL = "__HIVE_DEFAULT_PARTITION__"  # how Hive, Spark and Arrow write a missing value as the name of a folder
+NULL = "__HIVE_DEFAULT_PARTITION__"  # folder name by which Hive, Spark and Arrow denote a missing value
 
 
 @contextmanager
 def reading(path: Path | str) -> Iterator[None]:
-    """Turn errors of libraries on a damaged file into one sentence that names the file."""
+    """Convert the errors that libraries raise for a damaged file into one message that names the file."""
     try:
         yield
     except (ImportError, PermissionError):
@@ -49,7 +49,7 @@ def reading(path: Path | str) -> Iterator[None]:
         raise FileNotFoundError(f"there is no file {path}") from error
     except MemoryError as error:
         raise MemoryError(
-            f"there is not enough memory to read {path}; read fewer columns with features=, or it is damaged ({error})"
+            f"there is not enough memory to read {path}; read fewer columns with features=. It may be damaged ({error})"
         ) from error
     except nw.exceptions.DuplicateError as error:
         raise ValueError(f"{path}: {error}") from error
@@ -65,7 +65,8 @@ def reading(path: Path | str) -> Iterator[None]:
 def read_files(source, roles: Roles, *, only: bool = False, decimal: str = ".") -> pa.Table | None:
     """Read all files of a source as one table; None for an archive (.mat, .npz), which is no table.
 
-    Row numbers and partition columns are read if they have a role; with ``only``, other columns of Parquet are not.
+    Row numbers and partition columns are read only if they have a role. With ``only``, the same holds for all columns
+    of Parquet files.
     """
     named, parts = roles.asked(), find_parts(source)
     paths = [part.name for part in parts]
@@ -116,9 +117,9 @@ def is_row_number(name: str) -> bool:
 
 
 def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
-    """Read a table of text; a column of ids holds whole numbers if each is written in the one usual way, else text.
+    """Read a text file; a column of ids becomes integers only if each value is written as a plain integer, else text.
 
-    So no two ids become one, and each is returned as it was written: "007", "1.10", "1e5", "true", or 20 digits.
+    So distinct ids stay distinct and are returned as written: "007", "1.10", "1e5", "true", or 20 digits.
     """
     import pyarrow.compute as pc
 
@@ -136,7 +137,7 @@ def read_csv(path: Path, separator: str, ids=(), decimal: str = "."):
             column, text = table[name], texts[name]
             whole = pc.match_substring_regex(text.filter(column.is_valid()), r"^\s*(?:0|-?[1-9][0-9]*)\s*$")
             if column.type != pa.int64() or not pc.all(whole).as_py():
-                # A missing value stays missing: as text it would be an id NA.
+                # Keep missing values missing; as text they would become an id such as NA.
                 text = pc.if_else(column.is_valid(), text, pa.scalar(None, pa.string()))
                 table = table.set_column(table.column_names.index(name), name, text)
         return table
@@ -169,13 +170,13 @@ def _parse_csv(path: Path, separator: str, as_text=None):
     try:
         return csv.read_csv(path, **options)
     except pa.ArrowInvalid:
-        # A line may be longer than a block. Types are inferred from the first block, and a later one may hold fractions
-        # or text. Try the whole file as one block.
+        # A line may be longer than a block, or a later block may not have the types inferred from the first one.
+        # Try the whole file as one block.
         return csv.read_csv(path, **options, read_options=csv.ReadOptions(block_size=LINE))
 
 
 def zero_padded(source) -> dict[str, str]:
-    """Return the columns of text files whose first lines hold numbers with leading zeros, each with one of them."""
+    """Return a dict from each column of text files with leading zeros in its first lines to one of these numbers."""
     columns: dict[str, str] = {}
     for path in find_files(source):
         name = path.name.lower()
@@ -191,7 +192,7 @@ def zero_padded(source) -> dict[str, str]:
 
 
 def read_arrow(path: Path):
-    """Read an Arrow (Feather) file, or an Arrow stream, which lacks the mark at the start."""
+    """Read an Arrow (Feather) file, or an Arrow stream, which has no magic bytes at the start."""
     from pyarrow import feather
 
     with reading(path), pa.OSFile(str(path)) as file:
@@ -203,7 +204,7 @@ def read_arrow(path: Path):
 
 
 def stack(tables: list[pa.Table], paths: list[str]) -> pa.Table:
-    """Return the rows of all files in one table, with columns matched by name, in types that round no number."""
+    """Stack the rows of all files, with columns matched by name and types that hold all values exactly."""
     names = tables[0].column_names
     for table, path in zip(tables[1:], paths[1:], strict=True):
         columns = table.column_names
@@ -216,7 +217,7 @@ def stack(tables: list[pa.Table], paths: list[str]) -> pa.Table:
     for name in names:
         parts = [table.select([name]) for table in tables]
         types = [part.schema.field(0).type for part in parts]
-        if len(set(types)) > 1 and all(kind_of(kind) == "String" for kind in types):  # of three widths
+        if len(set(types)) > 1 and all(kind_of(kind) == "String" for kind in types):  # Arrow has three types of text
             parts = [part.cast(pa.schema([(name, pa.large_string())])) for part in parts]
         try:
             stacked.append(pa.concat_tables(parts, promote_options="permissive")[0])
@@ -230,7 +231,7 @@ def stack(tables: list[pa.Table], paths: list[str]) -> pa.Table:
 
 
 def _agree_on_ids(tables: list[pa.Table], paths: list[str], ids: list) -> list[pa.Table]:
-    """Convert ids to text in all text files if they are text in one; refuse 7 in one file and 7.0 or 007 in another."""
+    """Convert ids to text if they are text in any file; refuse ids such as 7 in one file and 7.0 or 007 in another."""
     for name in ids:
         columns = [table[name] for table in tables if name in table.column_names]
         if len(columns) < len(tables) or len({column.type for column in columns}) == 1:
@@ -244,8 +245,8 @@ def _agree_on_ids(tables: list[pa.Table], paths: list[str], ids: list) -> list[p
                 number = _as_number(text)
                 if number in path_of_number and text != f"{number:.0f}":
                     raise ValueError(
-                        f"column {name!r} has {number:.0f} in {path_of_number[number]} and {text} in {path}: one "
-                        "number in two forms, which as text are two ids; write it in one form in all files"
+                        f"column {name!r} has {number:.0f} in {path_of_number[number]} and {text} in {path}: "
+                        "the same number in two forms would be two ids; write it in the same form in all files"
                     )
         tables = [
             table.set_column(table.column_names.index(name), name, column.cast(pa.string()))
@@ -256,19 +257,19 @@ def _agree_on_ids(tables: list[pa.Table], paths: list[str], ids: list) -> list[p
 
 def _as_number(text: str) -> Decimal | None:
     try:
-        number = Decimal(text.replace("_", "?"))  # Python would skip the underscore
+        number = Decimal(text.replace("_", "?"))  # Decimal would ignore underscores
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
 
 
-# Which files a source means -------------------------------------------------------------------------------------------
+# Finding files -------------------------------------------------------------------------------------------------------
 
 
 def find_files(source) -> list[Path]:
     """Find the files of a path, a pattern with ``*``, ``?`` or ``[``, or a list of either, each once.
 
-    A wildcard does not match ``_`` or ``.`` at the start of a name, which mark files that are not data.
+    Wildcards do not match names that begin with ``_`` or ``.``, because such files are not data.
     """
     paths: dict[str, Path] = {}
     for entry in _sources(source):
@@ -290,13 +291,13 @@ def _sources(source) -> list:
 
 
 def shown(names: list[str], pattern: str, source) -> list[str]:
-    """Return the matches of a pattern, sorted, without hidden names that it does not write out."""
+    """Return the sorted matches of a pattern; hidden names match only pieces that begin with ``_`` or ``.``."""
     pieces = [piece for piece in re.split(r"[/\\]", pattern) if piece.startswith(HIDDEN)]
 
-    def meant(step: str) -> bool:
+    def is_visible(step: str) -> bool:
         return not step.startswith(HIDDEN) or any(fnmatchcase(step, piece) for piece in pieces)
 
-    visible_names = [name for name in sorted(names) if all(map(meant, re.split(r"[/\\]", name)))]
+    visible_names = [name for name in sorted(names) if all(map(is_visible, re.split(r"[/\\]", name)))]
     if not visible_names:
         hint = f"; {min(names)} is hidden: write out the _ or ." if names else ""
         raise FileNotFoundError(f"no file matches {source}{hint}")
@@ -312,7 +313,7 @@ def is_parquet(name: str) -> bool:
 
 
 def open_url(url: str) -> tuple:
-    """Return the file system of a URL, as fsspec has it, and the path within it."""
+    """Return the fsspec file system of a URL, and the path within it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError as error:
@@ -331,7 +332,7 @@ def open_url(url: str) -> tuple:
 
 @lru_cache(maxsize=16)  # a file system holds connections
 def _of_pyarrow(scheme: str, bucket: str, *endpoints: str | None):
-    """Return a file system of pyarrow in the form of fsspec, or None; it finds credentials in the usual places."""
+    """Return a pyarrow file system wrapped for fsspec, or None; it finds credentials in the usual places."""
     from fsspec.implementations.arrow import ArrowFSWrapper
     from pyarrow import ArrowException
     from pyarrow.fs import FileSystem
@@ -357,7 +358,7 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
     with reading(url):
         below = [sorted(system.find(entry)) if system.isdir(entry) else None for entry in names]
     protocols = system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)
-    full = str if "file" in protocols else system.unstrip_protocol  # with its protocol
+    full = str if "file" in protocols else system.unstrip_protocol
     return [(full(entry), files and [full(file) for file in files]) for entry, files in zip(names, below, strict=True)]
 
 
@@ -365,7 +366,7 @@ def expand_url(url: str) -> list[tuple[str, list[str] | None]]:
 
 
 class Value(NamedTuple):
-    """The value of a partition column, from a folder ``column=value``; a whole number if those of all files are."""
+    """The value of a partition column, from a folder ``column=value``; an integer if it is one in all files."""
 
     column: str
     value: int | str | None
@@ -374,7 +375,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """A Parquet file: its path, its name for messages, and its partition values; small, so that workers receive it."""
+    """A Parquet file: path, name for messages, and partition values. It is small, because it is sent to workers."""
 
     path: str
     name: str
@@ -431,7 +432,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
     odd = next((part.name for part in parts if part.name.lower().endswith(NOT_PARQUET)), None)
     if odd is not None:
         raise ValueError(
-            f"{odd} is not a Parquet file; folders, URLs and what is read chunk by chunk must be Parquet: convert it "
+            f"{odd} is not a Parquet file; folders, URLs and tables read in chunks must be Parquet: convert it "
             "once, for example with polars.scan_csv('table.csv').sink_parquet('table.parquet'), or load it whole"
         )
 
@@ -439,7 +440,7 @@ def refuse_other_formats(parts: tuple[Part, ...]) -> None:
 def find_parts(source) -> tuple[Part, ...]:
     """Find the Parquet files of a path, pattern, folder, URL, or a list of them, with the values that folders name.
 
-    Values are whole numbers if all values of a column are and no two become one: ``01`` and ``1`` are two texts.
+    A column becomes integers only if all its values are integers and stay distinct: ``01`` and ``1`` remain text.
     """
     names: dict[str, str] = {}
     for entry in _sources(source):

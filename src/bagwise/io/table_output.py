@@ -1,4 +1,4 @@
-"""Tables as columns by name: written as CSV or Parquet, and shown as text or HTML; numbers and names as text."""
+"""Write tables (columns by name) as CSV or Parquet, format them as text or HTML, and format numbers and names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from bagwise.bags.frames import to_frame
 from bagwise.io.atomic_files import replace_file
 
 NONE = "–"
-MOST_ROWS = 10  # of a table in a notebook
-HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode categories of control and format signs, surrogates, separators
+MOST_ROWS = 10  # largest number of rows shown in a notebook
+HIDDEN = (
+    "Cc",
+    "Cf",
+    "Cs",
+    "Zl",
+    "Zp",
+)  # Unicode categories of control and format characters, surrogates and separators
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")  # first characters of texts that a spreadsheet may compute
 
 
 def own_name(name, generic: str, names_in_use) -> str:
-    """Return the user's name of a column for a table of results, or the generic one if that is taken."""
+    """Return the user's name of a column for a table of results, or the generic name if the user's name is in use."""
     if name is not None and not isinstance(name, list | tuple) and str(name) not in names_in_use:
         return str(name)
     while generic in names_in_use:
@@ -35,7 +41,7 @@ def without_controls(text: str) -> str:
 
 
 def from_rows(rows: list[dict], names: Sequence[str] = ()) -> dict[str, list]:
-    """Convert rows that have the same names to columns; without rows, return empty columns of these names."""
+    """Convert rows with the same keys to columns; without rows, return empty columns with the given names."""
     return {name: [row[name] for row in rows] for name in (rows[0] if rows else names)}
 
 
@@ -69,7 +75,7 @@ def write_table(path, columns: dict[str, list], *, spreadsheet_safe: bool = Fals
 def write_csv(file, columns: dict[str, list], *, spreadsheet_safe: bool = False) -> None:
     """Write columns as CSV, with nothing for None.
 
-    With ``spreadsheet_safe``, names and texts that a spreadsheet would take for a formula begin with an apostrophe.
+    With ``spreadsheet_safe``, an apostrophe is put before names and texts that a spreadsheet would read as a formula.
     """
 
     def cell(value):
@@ -82,7 +88,7 @@ def write_csv(file, columns: dict[str, list], *, spreadsheet_safe: bool = False)
 
 
 def as_text(columns: dict[str, list], width: int | None = None) -> str:
-    """Format columns side by side; from the third on, columns that do not fit into ``width`` are left out."""
+    """Format columns side by side; columns that do not fit into ``width`` are left out, but never the first two."""
     cells = [[name, *map(shown_cell, values)] for name, values in columns.items()]
     widths = [max(map(len, column)) for column in cells]
     while width is not None and len(cells) > 2 and sum(widths) + 2 * (len(widths) - 1) > width:
@@ -94,7 +100,7 @@ def as_text(columns: dict[str, list], width: int | None = None) -> str:
 
 
 class Text(str):
-    """Text of several lines that prints as it is, in a terminal as in a notebook."""
+    """A multi-line string that a terminal and a notebook show without quotes and escapes."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -111,7 +117,7 @@ class Table:
         raise NotImplementedError
 
     def table(self):
-        """Return a data frame of pandas, or else of polars; without either it is the dict of `as_dict`."""
+        """Return a pandas data frame, a polars one without pandas, or without both the dict of `as_dict`."""
         return to_frame(self.as_dict())
 
     def _repr_html_(self) -> str:
@@ -132,7 +138,7 @@ def as_html(columns: dict[str, list]) -> str:
 
 
 def shown_cell(value) -> str:
-    """Format a value of a table: four digits of a number, "-" for none."""
+    """Format a value of a table: numbers with four digits, a dash for a missing value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -142,7 +148,7 @@ def shown_cell(value) -> str:
 
 
 def is_known(value) -> bool:
-    """Return whether there is a finite number to show."""
+    """Return whether a value is a finite number."""
     return value is not None and math.isfinite(value)
 
 
@@ -152,7 +158,7 @@ def shown(value, digits: int = 3, *, sign: bool = False) -> str:
 
 
 def aligned(values: Iterable, digits: int = 3, *, sign: bool = False) -> list[str]:
-    """Format numbers with the same number of decimals: enough for the median to have that many significant digits."""
+    """Format numbers with the same number of decimals, such that the median has ``digits`` significant digits."""
     values = list(values)
     sizes = sorted(abs(value) for value in values if is_known(value) and value != 0)
     power = math.floor(math.log10(sizes[(len(sizes) - 1) // 2])) if sizes else 0
@@ -199,15 +205,15 @@ def shortened(text: str, most: int = 500) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """``texts`` are shown, ``values`` (numbers or None) sort them; a column of plain text has no values.
+    """A table column: ``texts`` are shown, and ``values`` (numbers or None) are the sort keys; plain text has none.
 
-    ``drawings`` stand before the texts; the text is the number that they show, or a drawing names it itself.
+    ``drawings`` stand before the texts. A text states the number that its drawing shows, unless the drawing does.
     """
 
     head: str
     texts: Sequence[str]
     values: Sequence[float | None] | None = None
-    note: str = ""  # shown when the pointer is over the head
+    note: str = ""  # shown when the pointer is over the column header
     drawings: Sequence[str] | None = None
     marks: Sequence[str] | None = None  # a word or two beside the text, such as "best"
 
@@ -227,5 +233,5 @@ def numbers(head: str, values, *, digits: int = 3, sign: bool = False, note: str
 
 
 def filled(*columns: Column) -> list[Column]:
-    """Return the columns of text, and those of numbers that have any."""
+    """Return the columns of text, and the columns of numbers that contain at least one number."""
     return [column for column in columns if column.values is None or any(map(is_known, column.values))]

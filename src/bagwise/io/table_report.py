@@ -30,15 +30,15 @@ from bagwise.io.load import READING, load, prepare, refuse_constant_target
 from bagwise.io.table_files import read_files, zero_padded
 from bagwise.io.table_output import MOST_ROWS, as_html, from_rows
 
-FEWEST = 10  # bags needed to estimate an error
-SPLITS = ("fold", "folds", "split", "cv", "partition")  # names of columns that are probably not features
+FEWEST = 10  # smallest number of bags for which an error can be estimated
+SPLITS = ("fold", "folds", "split", "cv", "partition")  # column names that suggest a split, not a feature
 
-# Checks of a feature column: the level of the finding, and its text.
+# Checks of a feature column: name -> (level, text) of the finding.
 CHECKS = {
     "infinite": ("error", "infinite values; replace them, or leave those rows out with missing='drop-instances'"),
     "missing": ("note", "missing values; missing= refuses, drops or keeps those rows"),
     "empty": ("error", "no values; ignore it"),
-    "constant": ("note", "one value throughout, so it cannot help a prediction"),
+    "constant": ("note", "the same value in all rows, so it cannot improve predictions"),
     "target": ("warning", "equal to the target, so it reveals the answer; ignore it if it is a copy"),
     "dates": ("warning", "looks like dates read as numbers, and would be a feature; ignore it if you do not want that"),
     "split": ("warning", "named like a split of the bags, and would be a feature; ignore it if you do not want that"),
@@ -49,7 +49,7 @@ CHECKS = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A finding of the check: an "error" stops `load` or `fit`, a "warning" is a likely mistake, a "note" neither."""
+    """A finding: an "error" stops `load` or `fit`, a "warning" points to a likely mistake, a "note" is information."""
 
     level: str
     text: str
@@ -68,7 +68,7 @@ class Inspection:
     targets: list[dict] = field(default_factory=list)
     groups: int | None = None
     folds: str | None = None
-    shared_rows: dict | None = None  # instances that occur in several bags, and the bags that they connect
+    shared_rows: dict | None = None  # instances that occur in several bags
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -198,7 +198,7 @@ def examine(source, *, bag=None, target=None, files=None, **options) -> Inspecti
         files = source if names_files(source) else files
         frame = read_files(source, roles, decimal=decimal) if names_files(source) else source
         if frame is None:  # an archive of arrays
-            with warnings.catch_warnings(action="ignore", category=UserWarning):  # they are among the findings
+            with warnings.catch_warnings(action="ignore", category=UserWarning):  # already reported as findings
                 bags, y = load(source, bag=bag, target=target, **options | {"missing": "keep"})
             names = bags.feature_names or [f"x{j + 1}" for j in range(bags.n_features)]
             frame = {"bag": bags.expand(bags.ids)} | dict(zip(names, bags.instances.T, strict=True))
@@ -345,7 +345,7 @@ def _failed_checks(name, values, finite, codes, first, y) -> list[str]:
 
 
 def _look_like_dates(values) -> bool:
-    """Return whether two numbers or more all read as days between 1900 and 2100, such as 20190423."""
+    """Return whether all values (two or more) are dates between 1900 and 2100 written as numbers, such as 20190423."""
     values = np.asarray(values)
     if values.dtype.kind not in "iuf" or len(values) < 2 or not ((values > 19000000) & (values < 21010000)).all():
         return False
