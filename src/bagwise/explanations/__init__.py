@@ -1,4 +1,4 @@
-"""What stands behind a prediction: which instance and which feature matter, for whom, and whether to trust it."""
+"""Explain predictions: contributions of instances, importance of features, subgroups, and novelty of bags."""
 
 from bagwise.first_use import attach_stub
 

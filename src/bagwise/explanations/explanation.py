@@ -1,7 +1,7 @@
-"""`explain`: what every instance of a bag has to do with its prediction.
+"""`explain`: the contribution, weight or effect of each instance in the prediction of its bag.
 
-The methods `contributions(bags)`, `instance_weights(bags)` and `predict_instances(bags)` of a model are optional. Those
-of a Pipeline are the ones of its last step, on the bags as that step sees them.
+The methods `contributions(bags)`, `instance_weights(bags)` and `predict_instances(bags)` of a model are optional. For a
+Pipeline, those of the last step are used, on the bags that this step receives.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from bagwise.instances import EachInstance, OutOfFold, OutOfFoldUnion
 from bagwise.io.table_output import Table, as_html, own_name
 from bagwise.regressors.pipeline import last_step
 
-WRAPPERS = ("method_", "best_estimator_")  # of intervals, and of scikit-learn's searches
+WRAPPERS = ("method_", "best_estimator_")  # attributes of `Intervals` and of scikit-learn's searches
 BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
 VALUES = ("contributions", "weights", "instance_predictions", "instance_std")
-# What the numbers of one instance are called, in the order of the table.
+# Attribute -> column of the table, in the order of the columns.
 SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "contributions": "contribution"}
 SINGULAR |= {"weights": "weight", "effects": "effect"}
-# What a kind is called, and the attribute that holds its numbers.
+# Kind -> the attribute with its numbers.
 KINDS = {"contributions": "contributions", "weights": "weights", "leave-one-out": "effects"}
-MOST_BAGS = 10  # shown in a notebook
-MAX_INSTANCES = 1000  # of a bag: it is predicted as often as it has instances, a million rows
+MOST_BAGS = 10  # bags shown in a notebook
+MAX_INSTANCES = 1000  # of a bag: predicting it once per instance takes a million rows
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
-BLOCK_BAGS = 4096  # and their number, for methods that make a row of each
-ROUNDING = 1e-6  # contributions further from the prediction than this share of it are none
-MOST = [0.002, 0.998]  # the share of the instances between the ends of the grid
+BLOCK_BAGS = 4096  # bags predicted at a time, for methods that need a row per bag
+ROUNDING = 1e-6  # contributions whose sum misses the prediction by more than this share are refused
+MOST = [0.002, 0.998]  # quantiles of the instance predictions at the ends of the grid
 
 
 def unwrapped(model):
-    """Return the method that predicts, inside intervals or a search."""
+    """Return the predicting method inside `Intervals` or a search."""
     for name in WRAPPERS:
         inner = getattr(model, name, None)
         if inner is not None:
@@ -70,7 +70,7 @@ def instance_values(model, bags: Bags) -> dict[str, np.ndarray | None]:
             alone = last.predict_instances(bags)
     if column is None:
         values["instance_predictions"] = alone
-    # Where the prediction is the mean of what instances predict alone, there is no need to predict them twice.
+    # If the prediction is the mean of instance predictions, these need not be predicted twice.
     if hasattr(last, "additive_"):
         values["contributions"] = last.limited_contributions(alone * bags.shares(), bags)
     elif hasattr(last, "contributions"):
@@ -88,7 +88,7 @@ def refuse_several_targets(model, function: str) -> None:
 
 
 def by_rows(stage) -> bool:
-    """Return whether a stage treats each instance separately, whatever bag it is in."""
+    """Return whether a stage treats each instance independently of its bag."""
     return isinstance(stage, EachInstance | OutOfFold | OutOfFoldUnion)
 
 
@@ -112,10 +112,10 @@ def _last_step(model, bags):
 def _averaged(model, bags: Bags) -> np.ndarray | None:
     """Return the average of the members' contributions, or None if one has none.
 
-    A blend keeps its predictions within the range of the targets: what it cuts off, all instances of the bag share.
+    A blend clips its predictions to the range of the targets; the clipped part is divided among all instances of the bag.
     """
     total = np.zeros(bags.n_instances)
-    prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members see them
+    prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members receive them
     for member, weight in _members(model):
         parts = instance_values(member, prepared)["contributions"]
         if parts is None:
@@ -137,7 +137,7 @@ def _members(average) -> list[tuple]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Table):
-    """What every instance has to do with the prediction of its bag.
+    """The contribution, weight or effect of each instance in the prediction of its bag.
 
     Attributes
     ----------
@@ -149,8 +149,8 @@ class Explanation(Table):
         are in units of the target, with standard deviations where the method knows them ("aggregate-gp"). An effect is
         the prediction of the bag minus that without the instance; 0 where ``alone``.
     additive_share : float or None
-        Of a blend that is no sum over instances as a whole: the weight of its parts that are. The effects are of the
-        whole blend.
+        For a blend of which only some members are sums over instances: the weight of these members. The effects are
+        those of the whole blend.
 
     Examples
     --------
@@ -180,14 +180,14 @@ class Explanation(Table):
 
     @property
     def alone(self) -> np.ndarray:
-        """Whether the instance is the only one of its bag, or the only one of weight: without it nothing is left."""
+        """Whether the instance is the only one of its bag, or the only one with positive weight."""
         return self.bags.shares() == 1
 
     def as_dict(self) -> dict[str, np.ndarray]:
         """Return the columns of `table`, a row per instance: bag id, position in the bag from 0, and its numbers.
 
-        For bags from a table there are also the ``row`` in the table and the columns kept on loading, the id is called
-        as in the table, and rows that were dropped count.
+        For bags from a table there are also the ``row`` in the table and the columns kept on loading. The column of ids
+        has its name in the table, and positions include dropped rows.
         """
         first = self.bags.expand(self.bags.offsets[:-1])
         numbers = {name: getattr(self, name) for name in SINGULAR if getattr(self, name) is not None}
@@ -228,14 +228,15 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     Parameters
     ----------
     model : fitted bag regressor
-        Of the catalogue, or your own with some of the methods ``contributions(bags)``, ``instance_weights(bags)`` and
-        ``predict_instances(bags)``. Of intervals and searches, the method inside is explained.
+        A method of the catalogue, or a custom one with any of the methods ``contributions(bags)``,
+        ``instance_weights(bags)`` and ``predict_instances(bags)``. For `Intervals` and searches, the inner method is
+        explained.
     bags : Bags
     kind : {"auto", "contributions", "weights", "leave-one-out"}
-        "auto" is the first of the three that the method has. The answer has all numbers that the method has, whatever
-        the kind; effects only for "leave-one-out".
+        "auto" is the first of the three that the method supports. The result has all numbers that the method provides,
+        for any kind, but effects only for "leave-one-out".
     max_instances : int
-        The largest bag that leave-one-out accepts: one of L instances is predicted L times.
+        Size of the largest bag that leave-one-out accepts; a bag of L instances is predicted L times.
     n_jobs : int, optional
         Processes that leave-one-out may use. The numbers do not depend on it.
 
@@ -285,8 +286,8 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
 def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: int, n_jobs=None) -> np.ndarray:
     """Return the prediction of the bag minus that without each instance; 0 where no instance would be left.
 
-    A bag of L instances is predicted L times with L - 1 of them. Stages that look at every instance by itself are
-    passed once for all. Blocks depend on the bags alone, so the numbers are the same whatever ``n_jobs``.
+    A bag of L instances is predicted L times with L - 1 of them. Stages that treat instances independently are applied
+    only once. Blocks depend only on the bags, so the numbers do not depend on ``n_jobs``.
     """
     large = bags.sizes > max_instances
     if large.any():
@@ -306,7 +307,7 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
 
 
 def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
-    """Return the bag of each instance without it; it must not be the only instance that counts."""
+    """Return for each instance its bag without it; it must not be the only instance with positive weight."""
     which = np.searchsorted(bags.offsets, left_out, side="right") - 1
     whole = bags[which]
     gone = whole.offsets[:-1] + left_out - bags.offsets[which]
@@ -316,7 +317,7 @@ def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
 
 
 def marked_part(bags: Bags, keep: np.ndarray) -> Bags:
-    """Return the bags with the marked instances only (at least one per bag), and all that predictions depend on."""
+    """Return the bags with only the marked instances (at least one per bag), and all other parts that predictions use."""
     return Bags(
         bags.instances[keep],
         np.concatenate([[0], np.cumsum(keep)])[bags.offsets],

@@ -22,11 +22,11 @@ from bagwise.io.table_output import Table, Text
 from bagwise.metrics import get_metric
 
 PARTS = ("whole", "mean", "spread")
-FOLDS, MOST_FOLDS = 5, 20  # of bags, for the standard errors, where the model kept none, or one for every bag or so
-CLEAR, SLIGHT = 2.0, 0.05  # a rise matters beyond so many standard errors, and beyond this share of the error
-PATIENCE = 2.0  # seconds without a progress bar
+FOLDS, MOST_FOLDS = 5, 20  # folds for standard errors if the model has none; largest number of folds of the model
+CLEAR, SLIGHT = 2.0, 0.05  # a rise matters above CLEAR standard errors and above this share of the error
+PATIENCE = 2.0  # seconds above which a progress bar is shown
 VALUES_AT_ONCE = 2**24  # predictions of fold models held at a time
-EFFECTS = {  # by whether the mean matters, and the spread
+EFFECTS = {  # (mean matters, spread matters) -> text
     (True, True): "its mean and its spread matter",
     (True, False): "its mean matters, its spread does not",
     (False, True): "its spread matters, its mean does not",
@@ -40,15 +40,15 @@ class Importance(Table):
 
     Attributes
     ----------
-    names : what was exchanged: features, covariates and groups of them, the most important first
+    names : names of the permuted features, covariates and groups of them, the most important first
     rises : dict of part -> array (names, folds)
-        By how much the metric gets worse in each fold; parts are "whole", "mean" and "spread". NaN for the mean and
+        Increase of the error (or decrease of the score) in each fold; parts are "whole", "mean" and "spread". NaN for the mean and
         the spread of covariates, which have none.
     rise, error : dict of part -> array (names,), the mean rise over folds and its standard error
     baseline : float, the metric of unchanged bags, the mean over folds
     metric : str
     held_out : bool
-        Whether each bag was predicted by a fold model that never saw it. If not, it must be new to the model.
+        Whether each bag was predicted by a fold model fitted without it. If not, pass bags that are new to the model.
 
     Examples
     --------
@@ -124,7 +124,7 @@ def importance(
 ) -> Importance:
     r"""Measure how much worse predictions get when a column is permuted across bags.
 
-    A bag is a distribution, and its columns are exchanged for those of a whole other bag, the donor. With x the values
+    The columns of a bag are exchanged for those of another bag, the donor. With x the values
     of a column in the bag, m their mean, x' and m' those of the donor, the parts are
 
     - ``whole``: x' in place of x. Rows of the donor are assigned to those of the bag at random, in proportion to their
@@ -138,21 +138,22 @@ def importance(
     Parameters
     ----------
     model : fitted bag regressor
-        If it kept models of folds (`Intervals`, ``auto``) and the bags are as many as it was fitted on, they are taken
-        as its training bags, in their order: each is predicted by the fold model that never saw it. Any other model
-        predicts the bags itself; give bags that are new to it.
+        If it stores fold models (`Intervals`, ``auto``) and the number of bags is that of its training bags, the bags
+        are assumed to be the training bags in the same order, and each is predicted by the model fitted without its
+        fold. Any other model predicts the bags directly; pass bags that are new to it.
     bags, y : Bags and their targets
         Covariates have no spread. Missing values travel with their rows. Donors come from other groups, if there are.
     groups : dict of name -> list of columns, optional
-        Columns that are exchanged together, by name (or position, without names); the others are taken one by one.
+        Columns that are exchanged together, by name (or by position if there are no names). Each other column is
+        exchanged separately.
     parts : some of "whole", "mean", "spread"
     metric : str, default "rmse"
         Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations.
-    repeats : int, how many donors each bag has
+    repeats : int, number of donors per bag
     sample_weight : one number per bag, optional, for the error
     random_state : int
     n_jobs : int, optional
-        Processes. The numbers do not depend on it.
+        Number of processes. The results do not depend on it.
     progress : bool, optional
         Whether to show a progress bar. Default: in a terminal, if it will take more than two seconds.
 
@@ -164,8 +165,7 @@ def importance(
     -----
     The cost is that of 1 + columns × parts × repeats predictions of all bags, by all fold models for ``auto`` and for
     jackknife+. Of two columns that carry the same information, a model may rely on either, and each alone looks
-    unimportant: exchange them as a group. Exchanged bags may be of a kind that never occurs, if columns depend on each
-    other.
+    unimportant: exchange them as a group. If columns depend on each other, exchanged bags may be unrealistic.
 
     References
     ----------
@@ -260,7 +260,7 @@ def _columns(bags: Bags, groups: Mapping[str, Any] | None) -> dict[str, tuple[li
 
 
 class Exchange:
-    """Donors of every bag, and the bags with some columns of their donors, one draw of donors per repeat."""
+    """Donors of each bag, drawn once per repeat; a call returns the bags with some columns of their donors."""
 
     def __init__(self, bags: Bags, repeats: int, random_state: int):
         self.bags, self.means = bags, known_means(bags)
@@ -276,7 +276,7 @@ class Exchange:
             instances[:, features] += bags.expand(change).astype(instances.dtype)
         else:
             instances[:, features] = bags.instances[rows][:, features]
-        if part == "spread":  # of the assigned rows, whose means differ a little from those of the donor
+        if part == "spread":  # use the means of the assigned rows, which differ slightly from those of the donor
             assigned = known_means(bags._with(instances=instances[:, features]))
             instances[:, features] += bags.expand(self.means[:, features] - assigned).astype(instances.dtype)
         if covariates is not None and part != "spread":
@@ -286,10 +286,10 @@ class Exchange:
 
 
 def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw another bag for each bag, each once: of another unit, unless one unit has over half of the bags.
+    """Draw a donor for each bag, each bag once, from another unit unless one unit has more than half of the bags.
 
-    Bags stand in a circle, those of a unit side by side, units and their bags in a random order; the donor of a bag
-    stands as many places on as the largest unit has bags.
+    Bags are arranged in a circle, unit by unit in random order. The donor of a bag is the bag that follows at a distance
+    equal to the size of the largest unit.
     """
     order = np.lexsort((rng.random(len(unit)), rng.permutation(unit.max() + 1)[unit]))
     donors = np.empty_like(order)
@@ -300,8 +300,8 @@ def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def draw_rows(bags: Bags, donors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw a row of the donor for each instance, in proportion to its share in the donor.
 
-    The rows of the donor stand in a random order, each as wide as its share; the k-th of the L instances of the bag
-    takes the row at (k + 1/2) / L.
+    The rows of the donor are put in random order on the interval [0, 1], each with a length equal to its share; the
+    k-th of the L instances of the bag gets the row at (k + 1/2) / L.
     """
     order = np.lexsort((rng.random(bags.n_instances), bags.expand(np.arange(len(bags)))))
     ends = segment_cumsum(bags.shares()[order], bags.offsets)
@@ -322,13 +322,13 @@ def known_means(bags: Bags) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FoldPredictor:
-    """Predictions of each bag by the fold models that never saw it."""
+    """Function that predicts each bag by the fold models fitted without it."""
 
     source: Any
     fold: np.ndarray
 
     def __call__(self, bags: Bags) -> np.ndarray:
-        if hasattr(self.source, "held_out"):  # every model its own fold only
+        if hasattr(self.source, "held_out"):  # each model predicts only its fold
             return np.asarray(self.source.held_out(bags, self.fold), dtype=np.float64)
         step, predictions = max(1, VALUES_AT_ONCE // (int(self.fold.max()) + 1)), []
         for start in range(0, len(bags), step):

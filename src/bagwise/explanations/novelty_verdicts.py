@@ -1,6 +1,6 @@
-"""`novelty`: whether new bags are like the training bags, from the profile that a fitted model keeps.
+"""`novelty`: test whether new bags are similar to the training bags, by the profile stored in a fitted model.
 
-`Drift` is a sequential test: whether bags that arrive one after the other are still like the training bags.
+`Drift` is a sequential test of whether bags that arrive over time are still similar to the training bags.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ class Drift(Table):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Novelty(Table):
-    """How much every bag is like the training bags.
+    """Similarity of each bag to the training bags, with a verdict.
 
     Attributes
     ----------
     ids : of the bags
     verdict : array of "inside", "edge" and "outside", one per bag
     distance, percentile : arrays (bags,)
-        The distance to the nearest training bags, and the percentage of training bags that lie nearer to the others.
+        The distance to the nearest training bags, and the percentage of training bags with a smaller distance.
     share_outside, outside : arrays (bags,) and (bags, columns)
         The share of the instances with a value outside the range of training in any column, and in each column.
     columns : names of the columns: the features, then the covariates
@@ -148,11 +148,12 @@ class Novelty(Table):
 def novelty(
     model, bags, *, edge: float = 0.95, outside: float = 0.99, by_time: bool = False, level: float = 0.01
 ) -> Novelty:
-    r"""Check whether bags are like those that a model was fitted on.
+    r"""Check whether bags are similar to the training bags of a model.
 
-    Every method keeps a profile of its training bags, about 10 kB in a model file. Two numbers of a bag are compared
-    with those of the training bags, each taken against the others (those of other groups): its distance to the nearest
-    training bags in a small landmark embedding, and the share of its instances outside the range of any column. Let c
+    Each fitted model stores a profile of its training bags, about 10 kB in a model file. Two numbers of a bag are ranked
+    among the same numbers of the training bags, each compared with the other training bags (those of other groups):
+    the distance to the nearest training bags in a small landmark embedding, and the share of instances outside the
+    range of any column. Let c
     be the number of the n training bags whose larger rank of the two is below that of the bag. The verdict is
 
     - ``outside`` if c ≥ ⌈0.99 (n + 1)⌉,
@@ -160,22 +161,22 @@ def novelty(
     - ``inside`` else,
 
     both numbers at most n. So about 5 % of bags like those of training are at the edge or outside, and about 1 %
-    outside (one in n + 1, if n is below 99), whatever the distribution. The targets have no part in it.
+    outside (one in n + 1, if n is below 99), for any distribution. The targets are not used.
 
     Parameters
     ----------
     model : fitted bag regressor, or Bags
-        For a model of your own, which keeps no profile, the training bags themselves.
+        Pass the training bags if the model is a custom estimator without a profile.
     bags : Bags
         Missing values are never outside a range. Instances count by their weights.
     edge, outside : float
         The shares of training bags beyond which a bag is at the edge, and outside.
     by_time : bool, default False
-        Whether to test the bags as a sequence, too: in the order of ``bags.time``, or as they come without times. The
-        result is the attribute ``drift``. A verdict per bag is wrong for a few percent of all bags, so in a long
-        sequence some bag is always outside; this test is not.
+        Whether to test the bags also as a sequence, in the order of ``bags.time``, or in the given order without times.
+        The result is the attribute ``drift``. A few percent of usual bags are flagged by their verdicts, so in a long
+        sequence some bag is always outside; the sequential test has no such false alarms.
     level : float, default 0.01
-        The probability that this test raises a false alarm, in a sequence of any length.
+        The largest probability of a false alarm of this test, in a sequence of any length.
 
     Returns
     -------
@@ -183,8 +184,8 @@ def novelty(
 
     Notes
     -----
-    A model by `fit_scan` knows the means of its training bags only: new bags are compared by their means, and the share
-    outside the range has no part in the verdict.
+    A model of `fit_scan` stores only the means of its training bags: new bags are compared by their means, and the
+    share outside the range is not used.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""`predict_subset`: what the target would be for the part of a bag that satisfies a condition."""
+"""`predict_subset`: predict the target of the part of a bag that satisfies a condition."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ROUNDING = 1e-5  # a sum over instances misses the prediction of a part by less 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SubsetPredictions(Table):
-    """Predictions for a part of every bag.
+    """Predictions for a part of each bag.
 
     Attributes
     ----------
     ids : of the bags that have such instances, in the order of the bags
     prediction : array, one number per id
     std, std_of_mean : array or None
-        The standard deviation of the target of such a part as if it were a bag, where the method gives one, and that of
-        the expected target alone, where the method knows the noise of a bag's target (blr).
+        Standard deviations, for methods that provide them: ``std`` of the target of a bag that consists of this part,
+        and ``std_of_mean`` of its expected target, without the noise of a single bag (blr).
     share, instances : arrays, the share of the part in its bag by weight, and the number of its instances
     left_out : ids of the bags without such instances
 
@@ -74,13 +74,13 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
     ŷ_i(S) = Σ_{l ∈ S} s_il h(x_il) / Σ_{l ∈ S} s_il,
 
-    so that the predictions for a part and for the rest, weighted by their shares, give that of the bag. This is the
-    question of ecological inference: from totals of districts to groups of their people.
+    so that the mean of the predictions for the part and for the rest, weighted by their shares, is the prediction of the
+    bag. This is ecological inference: from totals of districts to groups of their inhabitants.
 
     Parameters
     ----------
     model : fitted bag regressor
-        Of a method that is a mean over instances. Others are refused, and the error names methods that can.
+        A method whose prediction is a mean over instances. Other methods raise an error that lists suitable ones.
     bags : Bags
     where : str, list of tuples, or array of bool
         A condition on features, covariates and columns kept on loading (``bw.load(..., keep=["age"])``): comparisons
@@ -94,9 +94,9 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
     Notes
     -----
-    A subgroup is learned only from differences between bags. If what distinguishes it hardly varies between bags, or
-    if the target depends on the bag as a whole, nothing in the totals shows that, and the prediction may be far off.
-    The standard deviation includes the former and not the latter.
+    A subgroup is learned only from differences between bags. The prediction may be far off if the features of the
+    subgroup hardly vary between bags, or if the target depends on the bag as a whole; the data do not show this. The
+    standard deviation covers the first problem, not the second.
 
     References
     ----------

@@ -1,8 +1,8 @@
-"""The bytes of a model file: a zip of uncompressed parts, with a JSON header, and a checksum of everything at the end.
+"""The format of a model file: a zip of uncompressed parts, with a JSON header and a checksum at the end.
 
-Nothing is compressed, so a file cannot expand to more bytes than it has; every size that it claims is compared with the
-size of the file before a part is read, and every array with its bytes before it is created. The checksum is the comment
-of the zip, which is the end of the file.
+Parts are not compressed, so a file cannot expand. All declared sizes are compared with the size of the file before a
+part is read, and the size of each array with its bytes before it is created. The checksum is the comment of the zip,
+which is at the end of the file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AGAIN = "save the model again, or get an unbroken copy of the file"
 
 
 class Refused(ValueError):
-    """A known problem of a model file, with a message for users; other errors while reading mean damage."""
+    """Error for a known problem of a model file, with a message for users; other errors mean that the file is damaged."""
 
 
 @contextmanager
@@ -82,7 +82,7 @@ def pack(header: dict, parts: dict[str, bytes]) -> bytes:
 
 
 def _seal(data: bytes) -> bytes:
-    """Replace the end of a zip by the SHA-256 of what comes before it."""
+    """Replace the end of a zip by the SHA-256 of the bytes before it."""
     return data[:-SEAL] + hashlib.sha256(data[:-SEAL]).hexdigest().encode()
 
 

@@ -1,4 +1,4 @@
-"""Text that identifies what a stored result depends on: the data, the library and the method.
+"""Texts that identify the data, library and method of a stored result.
 
 The text is the same in every process. Installed packages are identified by their version, bagwise by a hash of its
 source, and functions and classes of scripts and notebooks by the code that was loaded: their file may have changed
@@ -56,8 +56,8 @@ def _source_of_bagwise() -> str:
 def source_hash(folder: Path) -> str:
     """Return a hash of all Python files below a folder.
 
-    Any change to the source invalidates stored results. A number raised by hand could be forgotten, and old results
-    would then be taken for new ones; a hash that changes too often only costs time.
+    Any change to the source invalidates stored results. A version number raised by hand could be forgotten, and old
+    results would be used as current ones; a hash that changes too often only costs time.
     """
     files = sorted(folder.rglob("*.py"))
     return digest(*[part for file in files for part in (file.relative_to(folder).as_posix(), file.read_bytes())])[:8]
@@ -70,7 +70,7 @@ def _versions_of_library() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that a record of results mentions; stored results are found by `of_library` alone."""
+    """Return the versions for the record of a run; the keys of stored results use only `of_library`."""
     system = {"python": platform.python_version(), "system": f"{platform.system()} {platform.machine()}"}
     return {"bagwise": bagwise.__version__} | _versions_of_library() | system
 
@@ -92,9 +92,8 @@ def of_data(bags: Bags, y: np.ndarray) -> str:
 def describe(value) -> str:
     """Return text that is equal for two values, estimators above all, if and only if they compute the same.
 
-    Estimators are described by their parameters, and other objects by what pickle would store. A function without a
-    version includes the globals that it names, so one that counts its calls in a global has another description after
-    each call.
+    Estimators are described by their parameters, and other objects by the state that pickle would store. The text of a
+    function without a version includes the globals that it uses, so it changes whenever such a global changes.
 
     Examples
     --------
@@ -108,7 +107,7 @@ def describe(value) -> str:
 
 
 class _Describer:
-    """Texts of a value and its parts, each made once."""
+    """Cache of the texts of a value and its parts."""
 
     def __init__(self):
         self._texts: dict[int, tuple[Any, str]] = {}  # with the value, so that its id is not used again
@@ -186,12 +185,12 @@ def _parts_of_class(kind: type) -> tuple:
     """Return all attributes of a class and its bases that affect what it computes; nothing for code with a version."""
     if _version(kind.__module__) is not None:
         return ()
-    attributes = vars(kind).items()  # without the bookkeeping of Python, some of which appears when a class is used
+    attributes = vars(kind).items()  # skip attributes that Python adds, some of them only when a class is used
     return {name: part for name, part in attributes if callable(part) or not name.startswith("__")}, *kind.__bases__
 
 
 def _parts_of_function(function: FunctionType) -> tuple:
-    """Return what decides the results of a function besides its arguments; imports inside it are not followed."""
+    """Return all values besides its arguments that a function depends on; imports inside it are not followed."""
     closure = []
     for cell in function.__closure__ or ():
         try:
@@ -220,12 +219,12 @@ def _parts_of_object(value) -> tuple:
     if isinstance(value, MethodType | classmethod | staticmethod):
         return value.__func__, getattr(value, "__self__", None)
     if hasattr(value, "cache_parameters") or hasattr(value, "py_func"):  # of functools, or compiled by numba
-        return value.__wrapped__, getattr(value, "targetoptions", None)  # not what it has cached or compiled
+        return value.__wrapped__, getattr(value, "targetoptions", None)  # skip its cached and compiled state
     if hasattr(value, "detach"):  # a tensor, whose pickle has an address
         return str(value.dtype), value.detach().cpu().double().numpy()
     try:
         reduced = value.__reduce_ex__(4)
-    except Exception:  # a lock or an open file, which decides no result
+    except Exception:  # a lock or an open file, which does not affect results
         return ()
     if isinstance(reduced, str):  # the name of a global, such as a compiled function
         module = str(getattr(value, "__module__", None))

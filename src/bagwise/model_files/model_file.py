@@ -90,13 +90,13 @@ def _make_header(model, method, target, training) -> dict:
 
 
 def versions() -> dict[str, str]:
-    """Return versions as the imported packages have them; their installation records may be unreadable."""
+    """Return the versions of the imported packages; their installation records may be unreadable."""
     libraries = {"bagwise": bagwise, "numpy": np, "scipy": scipy, "scikit-learn": sklearn}
     return {"python": platform.python_version()} | {name: module.__version__ for name, module in libraries.items()}
 
 
 def dump(model) -> dict[str, bytes]:
-    """Return the parts of a model, and open them once, so that a problem is found now and not when they are needed."""
+    """Return the parts of a model, after loading them once, so that problems are found when the model is saved."""
     problem = f"this {type(model).__name__} cannot be saved"
     try:
         parts = write(model)
@@ -138,8 +138,8 @@ def save_model(
 ) -> None:
     """Write a fitted model to one file that opens without running code.
 
-    The file is a zip: a header in JSON (`read_header`), a plan of the model, and its arrays. The write is atomic, and
-    an old file stays if anything goes wrong. A model that could not be opened again is refused.
+    The file is a zip: a header in JSON (`read_header`), a plan of the model, and its arrays. The write is atomic: an
+    old file is unchanged if it fails. A model that could not be loaded again raises an error.
 
     Parameters
     ----------
@@ -182,8 +182,8 @@ def save_model(
 def try_saving(model) -> None:
     """Refuse a model that could not be saved before it is fitted, so that no long fit is lost.
 
-    Its parameters are written to a plan and read back. A fit adds arrays, and in trees of scikit-learn parts whose
-    names differ between versions, so a small tree is saved as well.
+    Its parameters are written to a plan and read back. Fitted trees of scikit-learn contain parts whose names differ
+    between versions, so a small fitted tree is saved as well.
 
     Parameters
     ----------

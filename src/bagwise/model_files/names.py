@@ -5,8 +5,8 @@ their public names, and a table says where other classes are. Other allowed type
 packages below with their inner types, numpy arrays, scalars and element-wise functions, and plain containers; not
 packages whose compiled code trusts the sizes of fitted arrays (``svm``, ``cluster``, ``neighbors``, isolation forests).
 
-Objects are made without calling their constructor. The exceptions are values that only a constructor can make or check:
-a file holds the arguments.
+Objects are created without calling their constructor, except values that only a constructor can create or check; for
+these a file holds the arguments.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ NAMES = {place: name for name, place in PLACES.items()}
 
 
 def stable_name(module: str, kind: str) -> str | None:
-    """Return the name of a class of ours in files; None if it has none and cannot be saved."""
+    """Return the name in files of a class of bagwise; None if it has no name and cannot be saved."""
     return NAMES.get((module, kind))
 
 

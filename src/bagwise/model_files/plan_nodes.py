@@ -1,8 +1,8 @@
 """The plan of a model: nested nodes in JSON that name types, and the arrays that they refer to.
 
-Each node has a kind (``__loader__``), a module and a class; `names` decides which a plan may name. A node is checked
-before it is built. The state of an object has no attribute that its class defines: Python looks at an object before its
-class, so an attribute named like a method would be called instead of it.
+Each node has a kind (``__loader__``), a module and a class; `names` lists the allowed ones. A node is checked before it
+is built. The state of an object must not contain a name that its class defines: Python looks up attributes of an object
+before those of its class, so an attribute with the name of a method would be called in its place.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Writer:
         )
 
 
-# The first that fits counts: a numpy float is a float, and a masked array an array.
+# The first match applies, because a numpy float is also a float, and a masked array an array.
 _WRITERS: list[tuple[Any, Callable[[Writer, Any], Any]]] = [
     (np.ma.MaskedArray, lambda writer, array: writer._call(MAKERS, "make_masked", array.data, array.mask)),
     ((np.generic, np.ndarray), Writer._array),
@@ -160,7 +160,7 @@ class Builder:
 
     def __init__(self, parts: dict[str, bytes]):
         self.parts = parts
-        self.files: set[str] = set()  # that were read
+        self.files: set[str] = set()  # names of the arrays that were read
         self._arrays: dict[tuple[str, str], Any] = {}  # so that an array that is used twice is one array again
 
     def value(self, node):
@@ -172,7 +172,7 @@ class Builder:
         return [self.value(node) for node in items]
 
     def _check(self, node) -> str:
-        """Return the kind of a node after checking its type and its keys; put the place of a stable name into it."""
+        """Return the kind of a node after checking its type and keys; replace a stable name in it by module and class."""
         if not isinstance(node, dict):
             raise Refused(f"a part of its plan is not a node; {AGAIN}")
         kind, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))

@@ -1,4 +1,4 @@
-"""Reading a new table by the columns that a model file names: those that its training table was read by."""
+"""Read a new table with the columns that are stored in a model file, in the same way as the training table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def training_columns(header: dict) -> dict:
 
 
 def columns_at_fit(header: dict, source, *, more: tuple[str, ...] = ()) -> dict:
-    """Return how to read new tables for a model, as keywords of `bagwise.load`; ``more`` names further ones to keep."""
+    """Return how to read new tables for a model, as keywords of `bagwise.load`; ``more`` lists further columns to keep."""
     from bagwise.io.array_files import holds_bags
 
     columns, path = training_columns(header), str(as_list(source)[0])
@@ -41,7 +41,7 @@ def load_like_training(header: dict, source, how: dict, second: str | None = Non
             return load_to_score(source, **how, **({"targets": frame} if frame.num_columns > 1 else {}))
         return load_to_score(source, **how)
     except ParameterTypeError as error:
-        # a column of the model cannot be left out, nor be read in another way than at fit
+        # omit advice that does not apply: the model needs this column, in the form that it had at fit
         problem = re.split("; encode it|, or leave the column out", str(error))[0]
         if problem == str(error):
             raise

@@ -1,8 +1,8 @@
-"""Checks of the parts of a model that compiled code follows without looking: trees and networks.
+"""Checks of trees and networks, whose arrays compiled code reads without bounds checks.
 
-A file whose checksum was made again after a change could send `predict` out of its arrays. In a tree each child must
-come after its parent (no step out of the tree, no walk in circles), and each split must use a feature that the
-estimator which holds the tree insists on. The arrays of a network must have the shapes that its sizes require.
+A manipulated file with a valid checksum could make `predict` read outside its arrays. In a tree each child must come
+after its parent (which excludes cycles and indices outside the tree), and each split must use a feature that the
+estimator of the tree requires. The arrays of a network must have the shapes that its sizes require.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def check_tree_sizes(node: dict, read: Callable[[str], np.ndarray]) -> None:
         raise Refused(f"a tree has {len(rows)} nodes and claims {count}; {AGAIN}")
 
 
-# A node of a tree takes 21 bytes in a file, not 72: what is compared at a split, or what a leaf predicts.
+# Only the split or the value of each node is stored: 21 bytes per node instead of 72.
 _SHORT = np.dtype([("left", "<i4"), ("right", "<i4"), ("feature", "<i4"), ("missing", "u1"), ("number", "<f8")])
 _COLUMNS = {"left_child": "left", "right_child": "right", "feature": "feature", "missing_go_to_left": "missing"}
 
@@ -43,7 +43,7 @@ def short_tree(state: dict) -> dict:
 
 
 def whole_tree(state: dict, tree) -> dict:
-    """Return the state of a tree as this version of scikit-learn needs it, with NaN for what a file leaves out."""
+    """Return the state of a tree as this version of scikit-learn needs it, with NaN for values not in the file."""
     short, leaf = state["nodes"], state["nodes"]["left"] == -1
     nodes = np.zeros(len(short), tree.__getstate__()["nodes"].dtype)
     for name, column in _COLUMNS.items():
@@ -54,7 +54,7 @@ def whole_tree(state: dict, tree) -> dict:
 
 
 def check_compiled(model) -> None:
-    """Refuse a model that holds a tree or a network which leads out of its arrays."""
+    """Refuse a model with a tree or a network whose indices or shapes exceed its arrays."""
     for holder, part in walk_parts(model):
         kinds = [(kind.__module__, kind.__name__) for kind in type(part).__mro__]
         if any(module.startswith("sklearn.ensemble.") for module, _ in kinds):
@@ -93,7 +93,7 @@ def _check_tree(tree, holder) -> None:
 
 
 def _check_predictor(tree, holder) -> None:
-    """Check a tree of histogram boosting, whose holder checks the width only without preprocessor, outside of fit."""
+    """Check a tree of histogram boosting; its estimator compares the number of features only without a preprocessor."""
     if getattr(holder, "_preprocessor", None) is not None or hasattr(holder, "_in_fit"):
         raise Refused(f"a tree gets the output of a preprocessor, which instance features never need; {AGAIN}")
     rows = tree.nodes
@@ -136,7 +136,7 @@ def check_splits(left, right, feature, leaf, n_features: int) -> None:
 
 
 def _width(holder) -> int:
-    """Return the number of features that an estimator insists on."""
+    """Return the number of features that an estimator requires."""
     width = getattr(holder, "n_features_in_", None)
     if type(width) is not int:
         raise Refused(f"a tree is held by {type(holder).__name__}, which does not count its features; {AGAIN}")
@@ -158,7 +158,7 @@ def _check_network(network, holder) -> None:
             raise Refused(f"the {name} of a network do not have the shape {tuple(map(int, shape))}; {AGAIN}")
 
 
-# By the only names under which a file may hold them, so that nothing is imported for other models.
+# Use class names, so that no module is imported for models without these classes.
 _CHECKS = {
     "sklearn.tree._tree.Tree": _check_tree,
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor": _check_predictor,
