@@ -1,4 +1,4 @@
-"""One default for every problem: methods tried on the same folds of bags, and an honest blend of them."""
+"""The default method: compare several methods on the same folds of bags, and blend the best."""
 
 from bagwise.auto.auto_regressor import AutoRegressor
 from bagwise.auto.blend import blend

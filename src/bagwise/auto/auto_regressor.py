@@ -1,4 +1,4 @@
-"""`AutoRegressor`: many methods on the same folds of bags, and a blend of those that lower the held-out error."""
+"""`AutoRegressor`: fit several methods on the same folds of bags, and blend those that lower the held-out error."""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
 
         ŷ = Σ_m w_m z_m,   w = argmin ‖y - Z w‖²  over  w ≥ 0, Σ w = 1,
 
-    the mean of the targets being a member. Costly members without weight in the best blend of the first fold are
-    dropped. Members without which the held-out error is no larger get no weight. If the blend, decided without the fold
-    that it predicts, does not beat the best member, chosen in the same way, that member is used alone.
+    where one member is the mean of the targets. Costly members without weight in the best blend of the first fold are
+    dropped. A member gets no weight if the held-out error is no larger without it. The blend and the best member are
+    compared on predictions of each fold by weights chosen on the other folds; if the blend is not better, the best
+    member is used alone.
 
     Parameters
     ----------
@@ -56,8 +57,8 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         Name of a metric of `bagwise.evaluation.METRICS` that needs no standard deviations. It decides between the
         blend, the best member and the mean. Weights minimise absolute errors for "mae" and "medae", else squared ones.
     time_budget : float, optional
-        Seconds of `fit`. Two linear models always run; any other member if a fit to a few bags, or its first fold,
-        shows that all its fits will be done in time. A fit is never cut off. None: all members run.
+        Time limit of `fit`, in seconds. Two linear models always run. Any other member runs if a fit on a few bags, or
+        its first fold, shows that all its fits will finish in time. A running fit is never stopped. None: no limit.
     folds : int, "auto", "random", "forward", "given", Validation, or list of (train, test) pairs
         How bags are held out, see `bagwise.Validation`; methods that cross-fit inside follow it. "auto" is what the
         bags declare, else 5 random folds, 3 from 10,000 bags on. With "forward", bags of the first window of time have
@@ -66,8 +67,8 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         Number of random splits into folds, over which held-out predictions are averaged before weights are decided.
         ``fold_``, ``held_out_`` and the fold models are those of the first.
     predictor : {"refit", "fold-mean"}, default "refit"
-        What predicts new bags: the chosen members fitted once more to all bags, or the average of their fold models,
-        which costs no fit and is a little worse. After a time budget is spent, it is the latter.
+        How new bags are predicted: by the chosen members, fitted once more on all bags, or by the average of their fold
+        models, which needs no further fit and is slightly worse. If the time budget is spent, "fold-mean" is used.
     transforms : bool, default True
         Whether to try a monotone transform of skewed or bounded targets (used only if it helps).
     random_state : int, default 0
@@ -75,11 +76,11 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
     n_jobs : int, optional
         Number of folds fitted at a time. Predictions do not depend on it.
     work : str or path, optional
-        A folder that stores each finished fit of a member. A fit that was stopped continues there and gives the same
-        model; a larger ``time_budget`` tries the members that were skipped, the seconds used before being counted. A
-        folder of other data or other versions is refused.
+        A folder that stores each finished fit of a member. An interrupted fit continues from it and gives the same
+        model; with a larger ``time_budget``, skipped members are tried. The time of earlier runs counts towards the
+        budget. A folder of other data or other versions raises an error.
     progress : bool, default False
-        Whether to show a live line in the terminal: members done, the best so far, seconds, and the current step.
+        Whether to show a progress line: finished members, the best so far, seconds, and the current step.
 
     Attributes
     ----------
@@ -286,7 +287,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         plain = bags.validation is None or (bags.validation.scheme, bags.validation.folds) == ("random", "auto")
         automatic = isinstance(self.folds, str) and self.folds in ("auto", "random") and plain
         folds = count_folds(bags) if automatic else self.folds
-        # Inside another method's fold, given folds may have a single label: random folds then.
+        # Use random folds if given folds have a single label, which happens inside a fold of another method.
         inner = bags.fold is not None and len(set(bags.fold.tolist())) < 2
         seeds = range(self.random_state, self.random_state + self.repeats)
         splits = [split_bags(bags, folds, random_state=seed, inner=inner) for seed in seeds]
@@ -350,7 +351,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
         show(f"learning curve of {quickest.member.name}", trials)
         try:
             return learning_curve(cv, quickest.member, quickest.held_out)
-        except Exception:  # half of the bags may be too few for it, and a hint is not worth the fit
+        except Exception:  # half of the bags may be too few for this member; skip the curve then
             return None
 
     # Predicting -------------------------------------------------------------------------------------------------
@@ -358,7 +359,7 @@ class AutoRegressor(BagModel, RegressorMixin, BaseEstimator):
     def prepare(self, bags) -> Bags:
         """Return the bags as the members take them, without instance weights that are equal within each bag.
 
-        Members impute missing values themselves, each as its training bags say.
+        Members impute missing values themselves, as declared by their training bags.
         """
         if not isinstance(bags, Bags):
             bags = as_bags(bags, missing="keep" if hasattr(self, "imputation_") else "refuse")

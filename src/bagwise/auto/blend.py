@@ -15,8 +15,8 @@ from bagwise.regressors.embedding_ridge import least_absolute, least_squares, ro
 class Blend:
     """Weights of the members, not negative and summing to one, and held-out predictions of the bags.
 
-    Those in ``held_out`` are by a blend that was decided without the bag's fold, those in ``single`` by the single best
-    member, chosen in the same way. ``kind`` is "single" if no blend beats the best member, or nothing the mean.
+    ``held_out`` has predictions of each bag by a blend chosen without its fold, ``single`` by the best member chosen
+    without its fold. ``kind`` is "single" if no blend beats the best member, or no member beats the mean.
     """
 
     weights: np.ndarray
@@ -28,8 +28,8 @@ class Blend:
 def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight=None, metric="rmse") -> np.ndarray:
     """Return `blend_weights` of the members that lower the error of the blend.
 
-    Members are dropped one at a time, the least useful first, as long as the blend without it is no worse on folds that
-    its weights were not fitted on.
+    Members are dropped one at a time, the least useful first, as long as the blend without the member is no worse on
+    the folds on which its weights were not fitted.
     """
     absolute_errors = get_metric(metric).bag_loss is absolute
     root = root_weights(sample_weight, len(y))[:, None]
@@ -61,11 +61,11 @@ def sparse_weights(Z: np.ndarray, y: np.ndarray, fold: np.ndarray, sample_weight
 def blend(
     Z, y, fold, sample_weight=None, metric: str = "rmse", shown: np.ndarray | None = None, mean: int | None = None
 ) -> Blend:
-    """Return the blend, or the single best member if it is as good on bags that neither was chosen on.
+    """Return the blend, or the best member if it is as good on bags on which neither was chosen.
 
-    The held-out predictions of a fold come from a blend whose members and weights were decided on the other folds. It
-    is compared with the single member chosen in the same way: the best of many on all folds looks better than it is.
-    Two folds are too few for this, and the best member is taken.
+    The held-out predictions of a fold come from a blend whose members and weights were chosen on the other folds. It is
+    compared with the best member chosen in the same way, because the best of many on all folds looks better than it is.
+    Two folds are too few for this comparison; the best member is used then.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ def blend(
     shown : array (bags, members), optional
         Held-out predictions that the weights are applied to, if Z is a mean over several repeats.
     mean : int, optional
-        The column that predicts the mean of the targets, used alone if the held-out predictions of the blend are no
-        better.
+        The column of the member that predicts the mean of the targets. It is used alone if the blend is no better on
+        held-out bags.
     """
     shown = Z if shown is None else shown
     best = best_member(Z, y, sample_weight, metric)

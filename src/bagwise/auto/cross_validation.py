@@ -1,8 +1,8 @@
-"""Cross-validation of members on the same folds of bags: held-out predictions, models and seconds, or why none.
+"""Cross-validate members on the same folds of bags: held-out predictions, models and times, or the reason for none.
 
 Members run one after the other, in order of cost. All costly members are fitted without the first fold, and those
-continue that have a weight in the best blend there (`CrossValidation.race`). A time budget decides before each member,
-and between its folds, whether it can be finished.
+continue that have a weight in the best blend there (`CrossValidation.race`). Under a time budget, a member is skipped
+or given up if it cannot finish in time.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from bagwise.regressors.pipeline import tail_limits
 if TYPE_CHECKING:
     from bagwise.auto.stored_fits import StoredFits
 
-Fold = tuple[np.ndarray, np.ndarray]  # masks of the bags that a model is fitted to, and of those that it predicts
+Fold = tuple[np.ndarray, np.ndarray]  # masks of the training bags and of the bags to predict
 
-FEWEST = 16  # bags of the first fold, for a race
-LEAST_WEIGHT = 1e-9  # in a blend; less is rounding: beside a member that is exactly right it decides
+FEWEST = 16  # smallest number of bags in the first fold for a race
+LEAST_WEIGHT = 1e-9  # smaller weights in a blend are rounding errors
 BEGUN = "begun"  # status of a member whose folds are not all fitted
 
 
@@ -124,7 +124,7 @@ class CrossValidation:
 
     @property
     def counted(self) -> np.ndarray:
-        """Mask of the bags of weight above zero; the others are left out of everything."""
+        """Mask of the bags with positive weight; the others are not used at all."""
         return np.ones(len(self.y), dtype=bool) if self.sample_weight is None else self.sample_weight > 0
 
     @property
@@ -149,7 +149,7 @@ class CrossValidation:
         return tail_limits(self.y[self.counted if train is None else self.counted & train])
 
     def loss(self, predictions: np.ndarray) -> np.ndarray:
-        """Return the losses per bag that stand for the metric, of the scored bags, times their weights."""
+        """Return the weighted loss of each scored bag, whose mean represents the metric."""
         loss = get_metric(self.metric).bag_loss(self.y[self.scored], predictions[self.scored])
         return loss if self.weight is None else loss * self.weight
 
@@ -177,7 +177,7 @@ class CrossValidation:
         return [result.model for result in self._fits([(member, self._whole, False) for member in members])]
 
     def _fits(self, tasks: list[tuple[Member, Fold, bool]]) -> list[HeldOut]:
-        """Return the fit of each (member, fold, first): stored fits are read, others run and are stored."""
+        """Return the fit of each (member, fold, first): read stored fits, and run and store the others."""
         if self.stored is None:
             return self._run(tasks)
         keys = [self._key(*task) for task in tasks]
@@ -188,7 +188,7 @@ class CrossValidation:
                 self.budget.advance(passed)
         missing = [(key, task) for key, task in zip(keys, tasks, strict=True) if key not in results]
         step = self.workers
-        for start in range(0, len(missing), step):  # few at a time, so that an interrupt loses little
+        for start in range(0, len(missing), step):  # run few at a time, so that an interrupt loses little work
             part = missing[start : start + step]
             for (key, _), fit in zip(part, self._run([task for _, task in part]), strict=True):
                 self.stored.write_fit(key, fit, self.budget.elapsed)
@@ -196,13 +196,13 @@ class CrossValidation:
         return [results[key] for key in keys]
 
     def _run(self, tasks: list[tuple[Member, Fold, bool]], bags: Bags | None = None) -> list[HeldOut]:
-        """Fit each (member, fold, first), to these bags or to others in their place."""
+        """Fit each (member, fold, first), on the training bags or on the bags passed instead."""
         fits = [
             (partial(fit_member, member, random_state=self.random_state, first=first), *map(np.flatnonzero, fold))
             for member, fold, first in tasks
         ]
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="joblib")  # that a worker was replaced, which changes nothing
+            warnings.filterwarnings("ignore", module="joblib")  # ignore the warning that a worker was replaced
             options = {"sample_weight": self.sample_weight, "n_jobs": 1 if self._waiting else self.n_jobs}
             return hold_out(fits, self.bags if bags is None else bags, self.y, **options)
 
@@ -221,7 +221,7 @@ class CrossValidation:
     # Workers --------------------------------------------------------------------------------------------------------
 
     def start_workers(self) -> None:
-        """Start the worker processes and their imports, so that the seconds of members do not contain them.
+        """Start the worker processes and their imports, so that they are not part of the measured time of members.
 
         Under a time budget they start in the background, and this process works until they are ready.
         """
@@ -230,7 +230,7 @@ class CrossValidation:
             return
         start = partial(Parallel(n_jobs=self.n_jobs), [delayed(_ready)(k) for k in range(number)])
         if self.budget.seconds is None or not starts_processes():
-            start()  # of a cluster another thread would not know
+            start()  # a cluster is set per thread
             return
 
         def start_quietly() -> None:
@@ -254,14 +254,14 @@ class CrossValidation:
     def try_member(self, member: Member, reserve: float = 0.0) -> Trial:
         """Return the trial of a member with its held-out predictions, or the reason why there are none.
 
-        ``reserve`` are seconds of the budget that must be left for the fits of others to all bags.
+        ``reserve`` is the time, in seconds, that must remain for fitting other members on all bags.
         """
         trial = Trial(member)
         self._guarded(trial, lambda: self.too_long(member, reserve) or self._complete(trial, self._pairs, reserve))
         return trial
 
     def race(self, members: Sequence[Member], rivals: Sequence[Trial], show=lambda name, trials: None) -> list[Trial]:
-        """Fit all members without the first fold, and those that improve the blend there without the others."""
+        """Fit all members without the first fold, and continue with those that improve the blend on it."""
         trials = [Trial(member) for member in members]
 
         def finished() -> list[Trial]:
@@ -285,9 +285,9 @@ class CrossValidation:
         try:
             trial.why = work()
             trial.status = "skipped" if trial.why else done
-        except ConnectionError:  # a cluster is gone, for which no member is to blame
+        except ConnectionError:  # a lost cluster is not the fault of the member
             raise
-        except Exception as error:  # whatever it is, the others go on
+        except Exception as error:  # any error; the other members continue
             trial.status, trial.why = "failed", (str(error).splitlines() or [type(error).__name__])[0][:120]
 
     def _first_fold(self, trial: Trial, reserve: float) -> str:
@@ -364,13 +364,13 @@ class CrossValidation:
         return max(1, min(self.n_folds, self.workers))
 
     def rounds(self, n_fits: int) -> float:
-        """Return the number of fits one after the other, if as many run at a time as there are workers."""
+        """Return the number of sequential rounds of ``n_fits`` fits with all workers busy."""
         return np.ceil(n_fits / self._at_once)
 
     def too_long(self, member: Member, reserve: float) -> str:
         """Return why the member does not fit into the rest of the budget, judged by fits to a few bags, or "".
 
-        A first fold that is quick enough is fitted all the same: it tells more than a few bags.
+        If the first fold is quick enough, it is fitted anyway, because its time is a better estimate.
         """
         budget = self.budget
         if budget.seconds is None or member.always:
@@ -399,7 +399,7 @@ class CrossValidation:
         return self.budget.shortage(self.rounds(n_fits) * each + REFIT_FACTOR * trial.seconds_of_a_fit, reserve)
 
     def probe(self, member: Member, positions: np.ndarray) -> float:
-        """Return the seconds of a fit to some bags, without those of compiling, once in a process."""
+        """Return the time of a fit on some bags, in seconds, without the compilation at the first use in a process."""
         started, compiling = time.perf_counter(), spent["compiling"]
         weight = None if self.sample_weight is None else self.sample_weight[positions]
         with parallel_config(backend="sequential"):  # as in a worker
@@ -410,7 +410,7 @@ class CrossValidation:
 def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, *, first: bool = False):
     """Fit a member in one thread, so that results are the same in this process and in a worker.
 
-    Everything is fitted to these bags alone, imputation included. Bags of weight zero are left out. Warnings are
+    All steps, including imputation, are fitted only on these bags. Bags of weight zero are left out. Warnings are
     silenced: held-out errors judge the member.
     """
     make = member.make_first if first and member.make_first is not None else member.make
@@ -419,7 +419,7 @@ def fit_member(member: Member, bags: Bags, y, sample_weight, random_state: int, 
         counted = sample_weight > 0
         bags, y, weights = bags[counted], y[counted], {"sample_weight": sample_weight[counted]}
         weighted = model.regressor if isinstance(model, TransformedTargetRegressor) else model
-        # A vote passes weights on, though its signature lacks them.
+        # A voting regressor accepts weights, although they are not in its signature.
         if not isinstance(weighted, VotingRegressor) and not has_fit_parameter(weighted, "sample_weight"):
             raise ValueError("takes no sample_weight")
     with one_thread(), warnings.catch_warnings():

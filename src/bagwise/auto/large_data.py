@@ -1,4 +1,4 @@
-"""Parts of members on large data: fewer instances per bag, fewer features, settings compared on some of the bags."""
+"""Steps of members for large data: fewer instances per bag, fewer features, settings compared on a subset of bags."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NEAR = 40.0  # on all bags, penalties within this factor of the best penalties o
 
 
 class ThinBags(BaseEstimator):
-    """Thin training bags to at most ``most`` instances, chosen by a hash of their content; new bags pass whole.
+    """Subsample training bags to at most ``most`` instances, chosen by a hash of their content.
 
-    A network that has seen 500 instances of a bag learns little from the other 99,500. Only ``fit_transform`` thins: a
-    pipeline trains on fewer instances and predicts whole bags.
+    A network learns little from further instances of a bag after the first few hundred. Only ``fit_transform``
+    subsamples: a pipeline is trained on fewer instances and predicts whole bags.
     """
 
     def __init__(self, most: int = 500, *, random_state: int = 0):
@@ -67,7 +67,7 @@ def random_ranks(bags: Bags, random_state: int) -> np.ndarray:
 
 
 class Components(BaseEstimator):
-    """The first ``n`` principal components of standardised features, new values clipped to the range of training.
+    """The first ``n`` principal components of standardised features, with new values clipped to the training range.
 
     They are fitted on at most ``rows`` instances, drawn by a hash of their content.
     """

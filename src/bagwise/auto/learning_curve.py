@@ -1,4 +1,4 @@
-"""The error of a member with half the bags and with half the instances: whether more data would probably help."""
+"""Estimate whether more data would help, from the error of a member with half the bags or half the instances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOUNS = {"bags": "bags", "instances": "instances per bag"}
 
 @dataclass(frozen=True)
 class Curve:
-    """By how much the error of a member rises, as a share of its error, with half the bags and half the instances."""
+    """Relative increase of the error of a member with half the bags and with half the instances."""
 
     member: str
     rise: dict[str, float]
@@ -46,8 +46,8 @@ class Curve:
 def learning_curve(cv: CrossValidation, member: Member, held_out: np.ndarray) -> Curve | None:
     """Return the learning curve of a member from its held-out predictions; None for too few bags.
 
-    Half of the bags are drawn by a hash of their ids, groups or not. A costly member is fitted again without two of the
-    folds: a hint is not worth twice its time.
+    Half of the bags are drawn by a hash of their ids, regardless of groups. A costly member is fitted again only for
+    two of the folds, to save time.
     """
     if len(cv.bags) < MIN_BAGS:
         return None

@@ -1,6 +1,6 @@
-"""Members of `AutoRegressor`: a name and a function that makes an estimator, from the catalogue or from the user.
+"""Members of `AutoRegressor`: names with functions that create estimators, from the catalogue or from the user.
 
-Members and the number of folds depend on the preset and on the size of the data alone.
+Members and the number of folds depend only on the preset and on the size of the data.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MEAN = "mean"  # name of the baseline member
 class Member(NamedMethod):
     """A name and a function seed -> unfitted estimator.
 
-    A ``costly`` member continues after the first fold only if it improves the blend there. One that is tried ``always``
-    ignores the time budget. ``make_first`` makes a cheaper estimator for that first fold (fewer networks).
+    A ``costly`` member continues after the first fold only if it improves the blend there. If ``always`` is true, the
+    time budget does not apply. ``make_first`` creates a cheaper estimator for the first fold (fewer networks).
     """
 
     costly: bool = False
@@ -39,7 +39,7 @@ class Member(NamedMethod):
 
 
 class MeanTarget(RegressorMixin, BaseEstimator):
-    """Predict the mean of the training targets. Its weight in a blend is how far the others are shrunk towards it."""
+    """Predict the mean of the training targets. Its weight in a blend shrinks the other members towards the mean."""
 
     def fit(self, bags, y, sample_weight=None) -> MeanTarget:
         bags = check_bags(bags, fitting=self, allow_weights=True, apart=True)
@@ -74,20 +74,20 @@ def members_of(listed) -> list[Member]:
     return members
 
 
-FEW_BAGS = 30  # with fewer, networks and a long list of members would learn the noise
-WIDE, COMPONENTS = 300, 100  # above so many features, networks on long tables see so many principal components
-LONG, FEWEST_PER_BAG = 200_000, 20  # above so many instances, networks train on some of each bag, 20 or more
-VERY_LONG = 10**7  # above so many, so do methods that pass over them once
-SLICES = 2 * 10**8  # numbers to be sorted for sliced Wasserstein distances
-CELLS = 5 * 10**6  # instances times features of a long table
-NUMBERS = 5 * 10**7  # in the rows of all bags, 400 MB: statistics and slices have fewer columns beyond it
-STATISTICS = 7  # columns for a feature
-BUSY_COLUMNS = 1000  # of statistics that boosted trees see: those that go with the target most
-TRIED_COLUMNS = 150  # at a split of a forest, at most
-FIRST_NETWORKS = 2  # of attention, on the first fold
-LEAF_BAGS = 4000  # a forest has one bag more in every leaf for so many bags: its trees stay small
-# Above so many bags with so many statistics a forest tries half as many columns, and no leaf is a single bag: less
-# than two thirds of the time, and errors as before within noise.
+FEW_BAGS = 30  # with fewer bags, networks and a long list of members would overfit
+WIDE, COMPONENTS = 300, 100  # above 300 features, networks on long tables use 100 principal components
+LONG, FEWEST_PER_BAG = 200_000, 20  # above this number of instances, networks train on a sample of each bag, 20 or more
+VERY_LONG = 10**7  # above this number of instances, all other methods also train on a sample
+SLICES = 2 * 10**8  # largest number of values to sort for sliced Wasserstein distances
+CELLS = 5 * 10**6  # instances times features above which a table is long
+NUMBERS = 5 * 10**7  # largest number of values in the embeddings of all bags (400 MB); more columns are reduced
+STATISTICS = 7  # columns per feature
+BUSY_COLUMNS = 1000  # largest number of statistics for boosted trees: those most correlated with the target
+TRIED_COLUMNS = 150  # largest number of columns tried at a split of a forest
+FIRST_NETWORKS = 2  # networks of attention on the first fold
+LEAF_BAGS = 4000  # the smallest leaf of a forest grows by one bag per this number of bags, to keep trees small
+# Above these numbers of bags and statistics, a forest tries half as many columns, and leaves have two bags or more. It
+# takes less than two thirds of the time, with the same errors within noise.
 BUSY_BAGS, BUSY_NUMBERS = 1000, 10**6
 
 
@@ -112,7 +112,7 @@ PLANS = ("auto", "quick", "best", "additive")
 
 @dataclass(frozen=True)
 class Menu:
-    """Members for a number of bags, instances and features, and of groups (or bags) that make up folds."""
+    """Members for data with the given numbers of bags, instances, features, and groups (or bags) that form folds."""
 
     bags: int
     instances: int
@@ -170,7 +170,7 @@ class Menu:
         return self._narrow(BagPipeline([("embedding", Statistics(missing="keep")), ("head", trees)]), seed)
 
     def boosting(self, seed: int):
-        """Return boosted trees on statistics; of more than 1,000, on those most correlated with the target."""
+        """Return boosted trees on statistics; if more than 1,000, on those most correlated with the target."""
         model = method("statistics", random_state=seed)
         if STATISTICS * self.features <= BUSY_COLUMNS:
             return model
@@ -190,7 +190,7 @@ class Menu:
         return lambda seed: self._seen_by_networks(method(name, random_state=seed).set_params(**parameters), seed)
 
     def _second_stage(self, preset: str, seed: int):
-        """Return instance-kme with five inner folds in place of ten; of few groups, each is a fold."""
+        """Return instance-kme with five inner folds instead of ten, or one fold per group if there are few groups."""
         model, folds = method("instance-kme", preset=preset, random_state=seed), 5 if self.units >= 10 else "auto"
         learners = [f"instances__{name}__folds" for name, _ in model[0].learners]
         return self._seen_by_networks(model.set_params(**dict.fromkeys(learners, folds)), seed)
@@ -210,7 +210,7 @@ class Menu:
         return BagPipeline([("some", self._some(VERY_LONG, seed)), ("model", model)])
 
     def _screened(self, model):
-        """Compare the settings of the ridge on some of the bags first, where they are many."""
+        """Compare the settings of the ridge on a subset first if there are many bags."""
         if self.bags <= MANY_BAGS:
             return model
         return model.set_params(head=ScreenedRidge(**model.named_steps["head"].get_params(deep=False)))

@@ -16,10 +16,10 @@ from bagwise.auto.members import Member
 from bagwise.auto.time_budget import REFIT_FACTOR
 from bagwise.regressors.pipeline import tail_limits
 
-SKEWED = 1.0  # a skewness from which a transform is tried; that of an exponential distribution is 2
-MARGIN = 0.01  # targets in [0, 1] are drawn in by so much: the logit of 0 and of 1 is infinite
+SKEWED = 1.0  # skewness above which a transform is tried; an exponential distribution has 2
+MARGIN = 0.01  # targets in [0, 1] are moved inwards by this share, because the logit of 0 and of 1 is infinite
 SURE = 2.0  # standard errors by which a transform must help
-BUDGET_SHARE = 1 / 3  # of the seconds left that a transform may take
+BUDGET_SHARE = 1 / 3  # largest share of the remaining time for a transform
 # (forward, inverse) for a target of deviation one
 FORMULAS = {
     "log": (np.log, np.exp),
@@ -95,9 +95,9 @@ class Choice(NamedTuple):
 def choose_transform(cv: CrossValidation, plain: list[Trial]) -> Choice:
     """Fit a few quick members once more, to transformed targets, on the same folds.
 
-    A transform is kept if it lowers the loss of the best of them, in the unit of the target, by more than `SURE`
-    standard errors of the difference, paired by bag. It is not tried with the others if it raises the loss of the first
-    by as much, and not at all if it would take more than a third of the rest of the time budget.
+    A transform is used if it lowers the loss of the best of these members, in the unit of the target, by more than
+    `SURE` standard errors of the difference, paired by bag. The search stops if it raises the loss of the first member
+    by as much. It is not tried if it would take more than a third of the remaining time budget.
     """
     before, formula = _best_losses(plain, cv), worth_trying(cv.y[cv.counted])
     if before is None or formula is None:

@@ -112,7 +112,7 @@ def _last_step(model, bags):
 def _averaged(model, bags: Bags) -> np.ndarray | None:
     """Return the average of the members' contributions, or None if one has none.
 
-    A blend clips its predictions to the range of the targets; the clipped part is divided among all instances of the bag.
+    A blend clips its predictions to the range of the targets; the clipped part is divided among the instances of the bag.
     """
     total = np.zeros(bags.n_instances)
     prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members receive them
@@ -317,7 +317,7 @@ def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
 
 
 def marked_part(bags: Bags, keep: np.ndarray) -> Bags:
-    """Return the bags with only the marked instances (at least one per bag), and all other parts that predictions use."""
+    """Return the bags with only the marked instances (at least one per bag), and all parts that predictions use."""
     return Bags(
         bags.instances[keep],
         np.concatenate([[0], np.cumsum(keep)])[bags.offsets],

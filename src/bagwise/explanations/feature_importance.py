@@ -42,8 +42,8 @@ class Importance(Table):
     ----------
     names : names of the permuted features, covariates and groups of them, the most important first
     rises : dict of part -> array (names, folds)
-        Increase of the error (or decrease of the score) in each fold; parts are "whole", "mean" and "spread". NaN for the mean and
-        the spread of covariates, which have none.
+        Increase of the error (or decrease of the score) in each fold; parts are "whole", "mean" and "spread". NaN
+        for the mean and the spread of covariates, which have none.
     rise, error : dict of part -> array (names,), the mean rise over folds and its standard error
     baseline : float, the metric of unchanged bags, the mean over folds
     metric : str
@@ -288,8 +288,8 @@ class Exchange:
 def draw_donors(unit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw a donor for each bag, each bag once, from another unit unless one unit has more than half of the bags.
 
-    Bags are arranged in a circle, unit by unit in random order. The donor of a bag is the bag that follows at a distance
-    equal to the size of the largest unit.
+    Bags are arranged in a circle, unit by unit in random order. The donor of a bag is the bag that follows at a
+    distance equal to the size of the largest unit.
     """
     order = np.lexsort((rng.random(len(unit)), rng.permutation(unit.max() + 1)[unit]))
     donors = np.empty_like(order)

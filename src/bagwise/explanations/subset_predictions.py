@@ -74,8 +74,8 @@ def predict_subset(model, bags, where) -> SubsetPredictions:
 
     ŷ_i(S) = Σ_{l ∈ S} s_il h(x_il) / Σ_{l ∈ S} s_il,
 
-    so that the mean of the predictions for the part and for the rest, weighted by their shares, is the prediction of the
-    bag. This is ecological inference: from totals of districts to groups of their inhabitants.
+    so that the mean of the predictions for the part and for the rest, weighted by their shares, is the prediction of
+    the bag. This is ecological inference: from totals of districts to groups of their inhabitants.
 
     Parameters
     ----------

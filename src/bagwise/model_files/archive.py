@@ -22,7 +22,7 @@ AGAIN = "save the model again, or get an unbroken copy of the file"
 
 
 class Refused(ValueError):
-    """Error for a known problem of a model file, with a message for users; other errors mean that the file is damaged."""
+    """Error for a known problem of a model file, with a message for users; other errors mean a damaged file."""
 
 
 @contextmanager

@@ -172,7 +172,7 @@ class Builder:
         return [self.value(node) for node in items]
 
     def _check(self, node) -> str:
-        """Return the kind of a node after checking its type and keys; replace a stable name in it by module and class."""
+        """Return the kind of a node after checking its type and keys; replace a stable name by module and class."""
         if not isinstance(node, dict):
             raise Refused(f"a part of its plan is not a node; {AGAIN}")
         kind, module, name = (node.get(key) for key in ("__loader__", "__module__", "__class__"))

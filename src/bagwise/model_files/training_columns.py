@@ -17,7 +17,7 @@ def training_columns(header: dict) -> dict:
 
 
 def columns_at_fit(header: dict, source, *, more: tuple[str, ...] = ()) -> dict:
-    """Return how to read new tables for a model, as keywords of `bagwise.load`; ``more`` lists further columns to keep."""
+    """Return how to read new tables for a model, as keywords of `bagwise.load`; ``more`` lists more columns to keep."""
     from bagwise.io.array_files import holds_bags
 
     columns, path = training_columns(header), str(as_list(source)[0])

@@ -1,4 +1,4 @@
-"""The data of a report: its profile, and the bag explorer, which shows instances by a model fitted on all of it."""
+"""The data sections of a report: the data profile, and the bag explorer, which shows the instances of bags."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from bagwise.reports.figures import draw_values, histogram, learned_function, sp
 from bagwise.reports.verdict import HeldOut
 
 MOST_FEATURES = 40  # in the table
-MOST_VALUES = 200_000  # of a feature, for its histogram and quantiles; of more, evenly spaced ones
+MOST_VALUES = 200_000  # largest number of values of a feature for its histogram and quantiles; more are sampled evenly
 
 
 def data_section(bags: Bags, y: np.ndarray, by_importance: list[str] | None = None) -> dict:
@@ -241,7 +241,7 @@ def explored(results, positions: np.ndarray, bags: Bags, y: np.ndarray, *, model
             changed = f" {label} has changed since the run was made: this is how it is now."
         try:
             model = fitted(entries[0])
-        except Exception as error:  # whatever a method may raise: a report with one section less is better than none
+        except Exception as error:  # any error of a method: leave out this section rather than fail
             return {"why_not": f"{error}."}, None, None
     aside = ", fitted on all bags, this one too"
     section = instances_section(label, model, bags[positions], predicted="held out", aside=aside)
@@ -261,7 +261,7 @@ def instances_section(label: str, model, bags: Bags, *, predicted: str, aside: s
     """Return the explorer of some bags, or why there is none; ``predicted`` says how their predictions were made."""
     try:
         explorer = explain_bags(model, bags)
-    except Exception as error:  # a report with one section less is better than none
+    except Exception as error:  # any error: leave out this section rather than fail
         return {"why_not": f"{label}: {error}."}
     text = f"Choose a bag to see its instances as {label} sees them{aside}.{explorer.pop('left_out')}"
     return {"explorer": explorer | {"what": predicted}, "more": text}
@@ -297,13 +297,13 @@ def values_section(label: str, model, bags: Bags, y: np.ndarray) -> dict | None:
     return draw_values(label, means, values["instance_std"], bags, rates, places) | {"aggregate": aggregate}
 
 
-# A page must stay below 3 MB: so much is in it at most.
+# Limits that keep a page below 3 MB.
 MOST_BAGS, MOST_INSTANCES = 300, 200
-MOST_NUMBERS = 150_000  # of all instances together, about 7 bytes each
+MOST_NUMBERS = 150_000  # largest number of values of all instances together, about 7 bytes each
 FEATURES_OF_A_BAG = 20
-FEW_FEATURES, FEW_INSTANCES = 6, 60  # so many at least: rather fewer features than so few instances
+FEW_FEATURES, FEW_INSTANCES = 6, 60  # minimum to show; features are left out before instances
 MOST_LEFT_OUT = 400  # the largest bag that is explained by leaving out its instances one by one
-MOST_ROWS_LEFT_OUT = 1_000_000  # that are predicted for all of those bags: seconds for most methods
+MOST_ROWS_LEFT_OUT = 1_000_000  # largest number of instances predicted for this: seconds for most methods
 PLACE = ("row", "instance")  # columns that say where an instance is in the table
 
 
@@ -320,9 +320,9 @@ def choose_bags(held: HeldOut, most: int = MOST_BAGS) -> np.ndarray:
 def explain_bags(model, bags: Bags) -> dict:
     """Return numbers per instance of each bag as plain lists, limited to the size of a page.
 
-    Of a large bag those instances are kept whose numbers are the largest. ``bags`` has an entry for each bag, None for
-    one that cannot be explained in reasonable time: of slow methods the first bags are. ``left_out`` is a sentence on
-    the others.
+    Of a large bag, the instances with the largest numbers are kept. ``bags`` has an entry per bag, None for a bag that
+    cannot be explained in reasonable time; slow methods explain only the first bags. ``left_out`` is a sentence about
+    the bags without explanation.
     """
     explained, explanation = _explained(model, bags)
     table, placed = explanation.as_dict(), coordinates_of(bags)

@@ -1,4 +1,4 @@
-"""The figures of a report: those of `plots`, drawn by matplotlib as compact SVG in the colours of the page."""
+"""The figures of a report: the plots of `plots`, drawn by matplotlib as compact SVG in the colours of the page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WIDTH, HEIGHT, SHORT = 340, 270, 170  # pixels
 LEFT, RIGHT, TOP, BOTTOM = 50, 10, 10, 40  # beside the axis
 MOST_MARKS = 800  # of one kind in a figure, so that a page stays small
 VARIABLES = {INK: "var(--soft)", BLUE: "var(--accent)", ORANGE: "var(--odd)"}  # of the style sheet
-# Names are no formulas, and coordinates are written in full.
+# Do not read names as formulas, and write coordinates in full.
 SETTINGS = {"text.parse_math": False, "axes.formatter.useoffset": False, "axes.formatter.limits": (-4, 7)}
 SETTINGS |= {"axes.labelpad": 7.0}
 
@@ -36,8 +36,8 @@ SETTINGS |= {"axes.labelpad": 7.0}
 class PageRenderer(RendererBase):
     """A renderer of matplotlib that writes SVG.
 
-    Shapes of one style become one path, a dot a stroke of no length with round ends: a tenth of the size of the SVG
-    that matplotlib writes itself, without ids, which must differ between the figures of a page.
+    Shapes of one style become one path, and a dot becomes a stroke of zero length with round ends. The result has a
+    tenth of the size of matplotlib's SVG and no ids, which would have to differ between the figures of a page.
     """
 
     def __init__(self, height: int):
@@ -249,7 +249,7 @@ def learned_function(label: str, head, predictions: Bags) -> dict | None:
     return {"svg": svg, "label": label, "text": text}
 
 
-FIFTHS = (0.12, 0.3, 0.5, 0.72, 1.0)  # how opaque the dots of the lowest to the highest fifth of the values are
+FIFTHS = (0.12, 0.3, 0.5, 0.72, 1.0)  # opacity of the dots, from the lowest to the highest fifth of the values
 
 
 def draw_values(label: str, values: np.ndarray, std, bags, rates: np.ndarray, places: np.ndarray | None) -> dict:

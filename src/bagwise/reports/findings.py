@@ -177,7 +177,7 @@ def by_table(results, method: str) -> dict | None:
     return {"name": name, "method": method, "columns": columns, "notes": notes}
 
 
-FAR = 4.0  # times the range of the better methods: a score further off is drawn at the edge
+FAR = 4.0  # multiple of the range of the better methods; scores beyond it are drawn at the edge
 
 
 def score_chart(results, ranked: list[dict]) -> dict | None:
@@ -352,11 +352,11 @@ def notes(results) -> list[str]:
     return caveats + results.notes()
 
 
-# One model: its features, and its bags among each other ------------------------------------------------------------
+# One model: importance of features, and unusual bags -----------------------------------------------------------------
 
 PATIENCE = 10.0  # seconds that the importance of features may take
-MOST_FEATURES, MOST_UNUSUAL = 30, 10  # rows of tables
-MOST_BLOCKS = 10  # of bags that are compared with the others at a time
+MOST_FEATURES, MOST_UNUSUAL = 30, 10  # largest number of rows of tables
+MOST_BLOCKS = 10  # largest number of blocks of bags, each compared with the other bags
 
 
 def importance_section(model, bags, y, metric: str = "rmse") -> dict | None:

@@ -1,6 +1,7 @@
 """The report of an evaluation or of a fitted model, as one HTML file: template, style sheet and script inside the page.
 
-That of an evaluation says what it found, and what was run: command, data, protocol, versions, seeds, failures.
+The report of an evaluation states the results and how they were obtained: command, data, protocol, versions, seeds
+and failures.
 """
 
 from __future__ import annotations
@@ -64,9 +65,8 @@ def write_page(path, content: dict) -> Path:
 def render(content: dict) -> str:
     """Render the page without sections that have no content. All texts are escaped; figures are markup.
 
-    Control characters of names and ids, which could turn the text around them, are written out. Beside escaping, the
-    page carries a policy that lets the browser run our own script, known by its hash, and nothing else, and load
-    nothing from anywhere.
+    Control characters in names and ids are escaped, because they could reverse the direction of text. In addition, a
+    content security policy allows only our script, identified by its hash, and no external resources.
     """
     from jinja2 import Environment, FileSystemLoader
     from markupsafe import Markup, escape
@@ -90,7 +90,7 @@ def render(content: dict) -> str:
 
 
 def _place(value: float, axis: tuple[float, float] | None = None) -> str:
-    """Return the place of a share of the width, or of a number on an axis: at the edge if it is beyond it."""
+    """Return the position of a share of the width, or of a number on an axis, clipped to the edges."""
     if axis is not None:
         value = 0.03 + 0.94 * (min(max(value, axis[0]), axis[1]) - axis[0]) / (axis[1] - axis[0])
     return f"{100 * value:.2f}%"
@@ -158,8 +158,8 @@ def _shared_rows(bags) -> list[str]:
 # The report of an evaluation ----------------------------------------------------------------------------------------
 
 UNKNOWN = "not recorded"
-MOST_FAILURES = 100  # that are listed; all are counted, and are in results.csv
-MOST_METHODS = 20  # with plots of their own
+MOST_FAILURES = 100  # failures listed on the page; results.csv contains all of them
+MOST_METHODS = 20  # methods with separate plots
 
 
 def write_report(
@@ -176,19 +176,19 @@ def write_report(
     """Write the results of an evaluation as one HTML file that needs nothing else.
 
     Scores and predictions are of held-out bags. The explorer and the learned function are of one model fitted on all
-    bags: the best method of the run, with the setting that its folds chose most often. For that the data is read again
-    from where the run had it; if it is gone or has changed, the report states it there and shows the rest.
+    bags: the best method of the run, with the setting that its folds chose most often. For this the data is read again
+    from its recorded path; if it is missing or has changed, the report states this and omits these sections.
 
     Parameters
     ----------
     run : Results, or the folder of an evaluation, finished or not
     path : file to write, .html
     data : table, optional
-        Where the data is now, if it moved. It must be the same data.
+        The current location of the data, if it was moved. The data must be unchanged.
     bags, y : optional
         The data itself, for results that were made in Python.
     model : fitted bag regressor, optional
-        What to explain instead of the best method fitted again.
+        A model to explain instead of the best method, which is otherwise fitted again.
     explore : bool
         Whether to fit a model for the explorer at all.
     tell : function of a text, called before anything that takes time
@@ -325,7 +325,7 @@ MOST_TIMED = 50  # bags that are predicted in one call, to take the time
 def write_model_report(
     path, model, bags, y, *, held_out=None, fold=None, std=None, name: str = "data", method=None, command=None
 ) -> Path:
-    """Write what a fitted model makes of its training bags as one HTML file that needs nothing else.
+    """Write a report of a fitted model and its training bags as one self-contained HTML file.
 
     Parameters
     ----------
@@ -333,13 +333,13 @@ def write_model_report(
     model : fitted bag regressor
     bags, y : what it was fitted on; for a `MultiTarget`, a column of y per target
     held_out : array, optional
-        A prediction of every bag by a model that never saw it. Default: those of intervals, or ``model.held_out_``
-        (``bw.method("auto")``). Without, there is no held-out score, and the report states that.
+        A prediction of each bag by a model fitted without it. Default: those of intervals, or ``model.held_out_``
+        (``bw.method("auto")``). Without them the report has no held-out score, and states this.
     fold, std : arrays, optional
         The fold of every bag (default ``model.fold_``), and the standard deviation of its prediction if there is one.
-    name : what the data set is called
-    method : what the model is called
-    command : the command that was typed, to be written down
+    name : name of the data set
+    method : name of the model
+    command : the command line, shown on the page
 
     Examples
     --------
@@ -388,7 +388,7 @@ def _several(model, bags, y: np.ndarray, held_out, about: dict) -> dict:
     lists = ("tiles", "worth", "predictions", "methods")
     joined: dict = {part: [entry for page in pages for entry in page[part]] for part in lists}
     joined |= {"coverage_of": name, "data": describe_data(len(bags), bags.sizes, bags.n_features, [])}
-    # One word for all: that of the target that is predicted worst.
+    # Show one verdict: that of the target with the worst predictions.
     worst = max((page["verdict"] for page in pages), key=lambda verdict: STATUSES.index(verdict["status"]))
     sentences = [page["verdict"]["sentences"][0] for page in pages]
     return first | joined | {"verdict": worst | {"headline": headline, "sentences": sentences}}

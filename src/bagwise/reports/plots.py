@@ -1,7 +1,7 @@
 """Plots of predictions and bags in one style; each function draws on an axis of matplotlib and returns it.
 
-Backgrounds are transparent, so every colour is read on white and on near black: each has a contrast of at least 3 to
-both, and the three of the series differ for the colour-blind.
+Backgrounds are transparent, so all colours must be legible on white and on near black: each has a contrast of at least
+3 to both. The three colours of the series are distinguishable for the colour-blind.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 INK = "#7a808a"  # text, ticks, lines to compare with
 BLUE, ORANGE, TEAL = SERIES = ("#2f84c8", "#d9660b", "#12927a")
-SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # both clear to the colour-blind
+SEQUENTIAL, DIVERGING = "cividis", "PuOr"  # distinguishable for the colour-blind
 
 
 def quiet(axis, *, xlabel: str = "", ylabel: str = "", title: str = ""):
@@ -91,7 +91,7 @@ def predicted_against_true(axis, y, predicted, *, intervals=None, target: str | 
     target : str, optional
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     unit : str
-        What the target is measured in.
+        Unit of the target.
     """
     name = _target_name(y, target)
     y, predicted = columns(y=y, predicted=predicted)
@@ -241,7 +241,7 @@ def bag_distributions(axis, bags, y, *, feature: int | str = 0, values=None, mos
         Shown instead of a feature: the predictions of the instances, for example. The targets are then drawn as
         well, since they are in the same unit.
     most : int
-        Of more bags than this some are shown, evenly spaced over the order.
+        Largest number of bags shown; if there are more, evenly spaced ones.
     target : str, optional
         What the target is called on the axis; default: the name of ``y``, if it is a column of a data frame.
     """

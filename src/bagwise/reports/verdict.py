@@ -24,7 +24,7 @@ from bagwise.io.table_output import own_name, percent, shown
 from bagwise.methods.catalogue import find
 from bagwise.metrics import METRICS, get_metric, mae, rmse
 
-LEVEL = 0.9  # of the intervals, where neither the run nor the model has one
+LEVEL = 0.9  # default level of intervals, if neither the run nor the model has one
 LEVELS = np.arange(1, 20) / 20
 MEAN, FOREST = "the mean target", "bag means + forest"
 TREES, FOREST_VALUES, MOST_FOLDS = (25, 100), 10**7, 20  # limits that keep the forest to seconds
@@ -44,10 +44,10 @@ def error_of(subject) -> str:
 class HeldOut:
     """Held-out predictions of one method: arrays with one entry per bag, and a label.
 
-    ``bag`` has positions in the data; ``std`` is None for a method that gives none, ``unit`` (the group of each bag)
-    where there are no groups, ``bounds`` (of the model's own intervals, made without the bag) without intervals,
-    ``baselines`` (predictions by name) without the data, ``folds`` if each fold trains on all bags that it does not
-    hold out. ``in_sample`` is true if the model was trained on these bags.
+    ``bag`` has positions in the data. These may be None: ``std`` if the method gives none, ``unit`` (the group of each
+    bag) without groups, ``bounds`` (intervals of the model, computed without the bag) without intervals, ``baselines``
+    (predictions by name) without the data, and ``folds`` if each fold trains on all bags that it does not hold out.
+    ``in_sample`` is true if the model was trained on these bags.
     """
 
     label: str
@@ -126,7 +126,7 @@ class HeldOut:
         return np.column_stack([LEVELS, shares])[np.isfinite(widths).all(axis=1)]
 
     def with_baselines(self, bags: Bags, y: np.ndarray) -> HeldOut:
-        """Return the same with `baseline_predictions`; ``bags`` and ``y`` are all of the data."""
+        """Return a copy with `baseline_predictions`; ``bags`` and ``y`` are the whole data."""
         if self.in_sample:
             return self
         folds = self.folds
@@ -203,9 +203,9 @@ def baseline_predictions(bags: Bags, y: np.ndarray, folds: Folds) -> dict[str, n
 class Worth:
     """The error of held-out predictions compared with those of the baselines, and whether chance explains the gap.
 
-    Standard errors take the bags of a group as one observation. ``gains`` is how many of them the model is better than
-    each baseline, ``covered`` the share of targets inside their intervals (None without), and ``expected`` the bounds
-    of this share for 95 % of correct intervals.
+    Standard errors treat the bags of a group as one observation. ``gains`` is the advantage of the model over each
+    baseline, in standard errors, ``covered`` the share of targets inside their intervals (None without), and ``expected`` the
+    bounds of this share for 95 % of correct intervals.
     """
 
     error: float
@@ -232,7 +232,7 @@ class Worth:
 
     @property
     def gain(self) -> float:
-        """By what share the error is lower than that of the better baseline."""
+        """Relative reduction of the error compared with the better baseline."""
         error = self.baseline_errors[self.rival]
         return 1.0 - self.error / error if error > 0 else 0.0
 
