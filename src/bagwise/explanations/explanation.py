@@ -112,7 +112,7 @@ def _last_step(model, bags):
 def _averaged(model, bags: Bags) -> np.ndarray | None:
     """Return the average of the members' contributions, or None if one has none.
 
-    A blend clips its predictions to the range of the targets; the clipped part is divided among the instances of the bag.
+    A blend clips its predictions to the range of the targets; the clipped part is divided among the bag's instances.
     """
     total = np.zeros(bags.n_instances)
     prepared = model.prepare(bags) if hasattr(model, "prepare") else bags  # as the members receive them

@@ -151,10 +151,10 @@ def novelty(
     r"""Check whether bags are similar to the training bags of a model.
 
     Each fitted model stores a profile of its training bags, about 10 kB in a model file. Two numbers of a bag are
-    ranked among the same numbers of the training bags, each compared with the other training bags (those of other groups):
-    the distance to the nearest training bags in a small landmark embedding, and the share of instances outside the
-    range of any column. Let c
-    be the number of the n training bags whose larger rank of the two is below that of the bag. The verdict is
+    ranked among the same numbers of the training bags, each compared with the other training bags (those of other
+    groups): the distance to the nearest training bags in a small landmark embedding, and the share of instances outside
+    the range of any column. Let c be the number of the n training bags whose larger rank of the two is below that of
+    the bag. The verdict is
 
     - ``outside`` if c ≥ ⌈0.99 (n + 1)⌉,
     - ``edge`` if c ≥ ⌈0.95 (n + 1)⌉,

@@ -204,8 +204,8 @@ class Worth:
     """The error of held-out predictions compared with those of the baselines, and whether chance explains the gap.
 
     Standard errors treat the bags of a group as one observation. ``gains`` is the advantage of the model over each
-    baseline, in standard errors, ``covered`` the share of targets inside their intervals (None without), and ``expected`` the
-    bounds of this share for 95 % of correct intervals.
+    baseline, in standard errors, ``covered`` the share of targets inside their intervals (None without), and
+    ``expected`` the bounds of this share for 95 % of correct intervals.
     """
 
     error: float
