@@ -108,7 +108,7 @@ def test_a_folder_that_holds_something_is_left_alone(lake, tmp_path):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "mine.txt").write_text("mine")
     predict = ("predict", tmp_path / "m.bagwise", lake, "--engine", "stream")
-    refused(*predict, "--out", tmp_path / "parts", words="parts exists and is not empty; give the name of a new folder")
+    refused(*predict, "--out", tmp_path / "parts", words="parts already exists; give the name of a new folder")
     assert [path.name for path in (tmp_path / "parts").iterdir()] == ["mine.txt"]
     refused(*predict, "--level", 0.8, words="The model was fitted without intervals")
 

@@ -146,7 +146,7 @@ def test_predictions_are_written_whole_or_not_at_all(table, tmp_path, monkeypatc
     assert written.column_names == ["bag", "prediction", "instances"]
     values = dict(zip(found.ids, found.values, strict=True))
     assert [values[bag] for bag in written["bag"].to_pylist()] == written["prediction"].to_pylist()
-    with pytest.raises(FileExistsError, match="parts exists and is not empty; give the name of a new folder"):
+    with pytest.raises(FileExistsError, match="parts already exists; give the name of a new folder"):
         predict_scan(model, source, out=tmp_path / "parts")
 
     def full(*_, **__):

@@ -65,9 +65,7 @@ def refuse_place(path: Path | str) -> None:
             f"{path} is a URL, and results are written to this machine. Give a local path, and copy the folder later"
         )
     if place.is_file() or (place.is_dir() and any(place.iterdir())):
-        raise FileExistsError(
-            f"{path} exists and is not empty; give the name of a new folder, or remove the content of this one"
-        )
+        raise FileExistsError(f"{path} already exists; give the name of a new folder, or remove its content")
     if not place.resolve().parent.is_dir():
         raise FileNotFoundError(f"there is no folder {place.resolve().parent} to write {place.name} to; make it first")
     refuse_unwritable(place)
