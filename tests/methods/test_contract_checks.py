@@ -132,7 +132,7 @@ def test_an_honest_one_passes():
 BROKEN = {
     "parameters": [
         (fitting(changing_parameters), "fit changed a parameter"),
-        (ClonesBadly, "set_params of what get_params gave changes"),
+        (ClonesBadly, "get_params.* changes a parameter"),
     ],
     "one_finite_number_per_bag": [
         (fitting(lambda self, *data: None), "fit must return self"),
@@ -155,7 +155,7 @@ BROKEN = {
     "wrong_targets_are_refused": [(fitting(fitting_any_targets), "expected a ValueError with 'y has 23 values")],
     "bag_weights": [
         (fitting(lambda self, bags, y, sample_weight=None: Honest.fit(self, bags, y)), "the weights have no effect"),
-        (shifted(lambda self, y: 1e-3 * np.mean(y)), "a bag of weight zero matters"),
+        (shifted(lambda self, y: 1e-3 * np.mean(y)), "the target of a bag of weight zero"),
     ],
     "unfitted_predict_is_refused": [
         (

@@ -31,7 +31,7 @@ class StoredFits:
         self.store = Store.of_work(path, "fit of auto", library=self.library, data={"data": about}, noun="fit")
 
     def key(self, member: Member, fold: np.ndarray, first: bool = False) -> str:
-        """Return the key of the fit of a member for a fold (masks of its bags); ``first`` as in `fit_member`."""
+        """Return the key of the fit of a member for a fold (masks of bags); ``first`` as in `fit_member`."""
         make = member.make_first if first and member.make_first is not None else member.make
         return digest(self.data, self.library, describe(make(self.random_state)), fold, self.random_state)
 

@@ -11,10 +11,10 @@ REFIT_FACTOR = 1.25  # time of a fit on all bags relative to a fit on four fifth
 # A probe is a fit on a few bags that estimates how long a fit on all bags takes.
 FIRST_PROBE, PROBE_GROWTH = 16, 2  # number of bags of the first probe, and its factor for each further probe
 MAX_PROBE_SHARE = 1 / 8  # maximum share of the bags
-PROBE_SHARE = 1 / 4  # maximum share of the seconds left for a probe, or for the first fold
+PROBE_SHARE = 1 / 4  # a probe or the first fold may take this share of the remaining seconds
 MIN_COSTLY = 0.1  # with less than this share of the budget left, a costly member is not probed
 FIRST_PROBE_SECONDS = 1.0  # minimum seconds of the first costly probe in a process, which loads compiled code
-COMPILE_SHARE = 1 / 2  # maximum share of the seconds left for compiling
+COMPILE_SHARE = 1 / 2  # compiling may take this share of the remaining seconds
 # Modules with compiled kernels, and the seconds to compile them once on a machine.
 NETWORKS, ATTENTION = (
     ("bagwise.instances.networks.simd", 10.0),
@@ -43,7 +43,7 @@ class TimeBudget:
         return np.inf if self.seconds is None else self.seconds - self.elapsed
 
     def advance(self, elapsed: float) -> None:
-        """Count the seconds of stored fits: increase the elapsed time to at least this time, at which they finished."""
+        """Count the time of stored fits: set the elapsed time to at least the time at which they finished."""
         self.started = min(self.started, time.perf_counter() - elapsed)
 
     def shortage(self, seconds: float, reserve: float = 0.0, *, share: float = 1.0) -> str:

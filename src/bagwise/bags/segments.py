@@ -10,9 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-SEARCHED = 1024  # bags searched at a time: adding bag numbers up to this leaves twelve digits
+SEARCHED = 1024  # bags searched at a time; keys contain the number of the bag, which costs digits
 WIDE = 8  # columns from which a matrix product is faster
-ROUNDING = 1e-9  # tolerance relative to a bag's weight: equal weights must reach one half despite rounding
+ROUNDING = 1e-9  # relative to a bag's weight: so close to one half counts as one half
 
 
 def segment_sum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -31,7 +31,7 @@ def shares(weights: np.ndarray | None, offsets: np.ndarray) -> np.ndarray:
     sizes = np.diff(offsets)
     if weights is None:
         return np.repeat(1.0 / sizes, sizes)
-    largest = np.maximum.reduceat(weights, offsets[:-1])  # divided by first, so that no sum overflows or is lost
+    largest = np.maximum.reduceat(weights, offsets[:-1])  # dividing by it prevents overflow of sums
     relative = weights / np.repeat(largest, sizes)
     return relative / np.repeat(np.add.reduceat(relative, offsets[:-1]), sizes)
 
@@ -50,7 +50,7 @@ def segment_cumsum(values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def _within_bags(function, values: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Apply `numpy.cumsum` or `numpy.sort` within each bag: to the bags of each size as one array, a row per bag."""
+    """Apply `numpy.cumsum` or `numpy.sort` within each bag; bags of one size are handled at once."""
     out, sizes = np.empty_like(values), np.diff(offsets)
     for size in np.unique(sizes):
         rows = offsets[:-1][sizes == size][:, None] + np.arange(size)
@@ -63,7 +63,8 @@ def segment_search(
 ) -> np.ndarray:
     """Search each bag for its targets (bags, k) among its rows, which rise from 0 to 1; return row numbers.
 
-    One `numpy.searchsorted` searches several bags; few at a time, because adding large bag numbers loses digits.
+    One `numpy.searchsorted` searches several bags, for which the number of the bag is added to the values. Only
+    `SEARCHED` bags are searched at a time, because large numbers would cost digits.
     """
     out, sizes = np.empty(targets.shape, dtype=np.int64), np.diff(offsets)
     for start in range(0, len(sizes), SEARCHED):
@@ -142,7 +143,7 @@ def counting(values: np.ndarray, offsets: np.ndarray, weights) -> tuple:
 
 
 def chosen_offsets(chosen: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the offsets of the bags of chosen rows, and which bags have any."""
+    """Return the offsets of the bags if only chosen rows are kept, and a mask of the bags that keep any."""
     sizes = np.add.reduceat(chosen.astype(np.int64), offsets[:-1])
     return np.concatenate([[0], np.cumsum(sizes[sizes > 0])]), sizes > 0
 
@@ -160,7 +161,7 @@ def segment_softmax(scores: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 
 def row_blocks(offsets: np.ndarray, size: int) -> Iterator[tuple[slice, slice, np.ndarray]]:
-    """Yield rows in blocks of at most ``size``, the bags that a block touches, and its own offsets of these bags.
+    """Yield rows in blocks of at most ``size``, the bags of each block, and their offsets within it.
 
     Sums over bags add up over blocks: ``total[bags] += segment_sum(f(rows), own_offsets)``.
     """
@@ -175,7 +176,7 @@ def row_blocks(offsets: np.ndarray, size: int) -> Iterator[tuple[slice, slice, n
 def segment_weighted_median(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     """Compute the weighted median of each bag; weights sum to one in each bag.
 
-    Where exactly half lies on either side it is the midpoint, so with equal weights this is the median.
+    If a value splits the weight exactly in half, the result is the midpoint of the two middle values.
 
     >>> segment_weighted_median(np.array([1.0, 3.0, 2.0, 8.0]), np.array([0.1, 0.1, 0.2, 0.6]), np.array([0, 4]))
     array([8.])
@@ -205,7 +206,7 @@ def _middle(values: np.ndarray, weights: np.ndarray, offsets: np.ndarray) -> tup
     sizes = np.diff(offsets)
     order = np.lexsort((values, np.repeat(np.arange(len(sizes)), sizes)))
     values, reached = values[order], segment_cumsum(weights[order], offsets)
-    # the first row of each bag whose running weight exceeds a limit; at most the last
+    # the first row of each bag whose running weight exceeds a limit, or the last row
     short = [segment_sum((reached <= half).astype(np.int64), offsets) for half in (0.5 - ROUNDING, 0.5 + ROUNDING)]
     low, high = (values[offsets[:-1] + np.minimum(n_rows, sizes - 1)] for n_rows in short)
     return low, high

@@ -44,7 +44,7 @@ PARAMETER = re.compile(rf"\b({'|'.join(NAMES)})=(\[(?:{VALUE})(?:, (?:{VALUE}))*
 
 
 class Terminal(Console):
-    """Console that escapes control characters of names and ids, and prints ":a:" unchanged."""
+    """Console that escapes control characters of names and ids, and replaces no ":a:" by an emoji."""
 
     def __init__(self, **options):
         super().__init__(emoji=False, **options)
@@ -119,7 +119,7 @@ class Messages:
         """Whether progress is shown: on a terminal, without --quiet."""
         return not self.quiet and self.console.is_terminal
 
-    # The following return context managers, which show nothing where progress is not shown.
+    # The methods below return context managers that do nothing unless progress is shown.
 
     def evaluation_progress(self, metric: str):
         """Show the progress of an evaluation."""
@@ -138,7 +138,7 @@ class Messages:
         return self.spinner(f"fitting {name}")
 
     def pass_progress(self, activity: str):
-        """Show the progress of passes over a table; the context is a callback, or None."""
+        """Show the progress of passes over a table; the context manager yields a callback, or None."""
         if not self.is_live:
             return nullcontext()
         from bagwise.scale.passes import PassDisplay

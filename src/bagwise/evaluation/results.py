@@ -60,7 +60,7 @@ class Results:
     Parameters
     ----------
     record : dict, the plan as stored in plan.json
-    cells : results of cells; cells that are not in the plan are ignored
+    cells : results, one per method and split (a "cell"); those that are not in the plan are ignored
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ class Results:
     def setting(self, method: str) -> int | None:
         """Return the index of the setting with the best mean score.
 
-        None if each setting lacks a score on a split on which another setting has one.
+        None if no setting has a score on every split; splits on which no setting has one are ignored.
         """
         losses = self._metric().loss(self.scores(method))
         scored = losses[~np.isnan(losses).all(axis=1)]
@@ -439,7 +439,7 @@ class Results:
         numbers: dict[tuple, int] = {}
 
         def test_bags(split: tuple) -> tuple:
-            """Return the bags scored by at least one cell, or the split itself for a scan."""
+            """Return the test bags of a split, or the split itself if no cell stores them, as for a scan."""
             cells = (self.cell(method, split) for method in self.methods)
             return next((tuple(cell["bags"]) for cell in cells if cell and cell["bags"]), split)
 

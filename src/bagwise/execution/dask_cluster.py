@@ -55,7 +55,7 @@ def need_distributed():
 
 
 def _remote_client(where, n_workers: int | None):
-    """Return a context manager of a client of a running cluster, which closes the client if it opened it."""
+    """Return a context manager that yields a client of a running cluster, and closes it if it was opened here."""
     distributed = need_distributed()
     if n_workers is not None:
         raise ValueError("n_workers applies only to a cluster started here. Leave it out for a running cluster.")
@@ -225,7 +225,7 @@ class Workers(ParallelBackendBase):
         return Dask(self.client)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        # At least two, because with one joblib would run the jobs in this process.
+        # At least two: given one job, joblib would run everything in this process.
         return 1 if n_jobs == 1 else max(2, sum(self.client.nthreads().values()))
 
     def configure(self, n_jobs: int = 1, parallel=None, **_) -> int:
@@ -287,7 +287,7 @@ class _Job:
 
 
 def _wait_for_result(client, future):
-    """Return the result of a task or raise its error; wait for any time while the cluster has workers."""
+    """Return the result of a task or raise its error; wait as long as the cluster has workers."""
     while True:
         if wait_for_any(client, [future]):
             try:
@@ -316,7 +316,7 @@ def cluster(where=None, *, n_workers: int | None = None) -> Iterator:
     Parameters
     ----------
     where : str, distributed.Client or None
-        The address of a scheduler, a client, which is not closed at the end, or None to start workers on this machine
+        The address of a scheduler; a client, which stays open; or None, to start workers on this machine
         until the end of the context.
     n_workers : int, optional
         Number of workers to start if ``where`` is None, with one thread each. Default: one per core.

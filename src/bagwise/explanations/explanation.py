@@ -25,7 +25,7 @@ from bagwise.io.table_output import Table, as_html, own_name
 from bagwise.regressors.pipeline import last_step
 
 WRAPPERS = ("method_", "best_estimator_")  # attributes of `Intervals` and of scikit-learn's searches
-BLEND = ("models_", "weights_")  # name -> fitted models, name -> weight: of `AutoRegressor`
+BLEND = ("models_", "weights_")  # of `AutoRegressor`: dicts from name to fitted models, to weight
 VALUES = ("contributions", "weights", "instance_predictions", "instance_std")
 # Attribute -> column of the table, in the order of the columns.
 SINGULAR = {"instance_predictions": "prediction", "instance_std": "std", "contributions": "contribution"}
@@ -37,7 +37,7 @@ MAX_INSTANCES = 1000  # of a bag: predicting it once per instance takes a millio
 BLOCK_VALUES = 2**22  # numbers in the bags predicted at a time: 32 MB
 BLOCK_BAGS = 4096  # bags predicted at a time, for methods that need a row per bag
 ROUNDING = 1e-6  # contributions whose sum misses the prediction by more than this share are refused
-MOST = [0.002, 0.998]  # quantiles of the instance predictions at the ends of the grid
+MOST = [0.002, 0.998]  # the grid of `function_on_grid` ends at these quantiles of the predictions
 
 
 def unwrapped(model):
@@ -104,7 +104,7 @@ def _last_step(model, bags):
             if by_rows(stage) and not hasattr(getattr(stage, "estimator_", None), "transform"):
                 column = bags.instances.astype(np.float64)
         model = unwrapped(model.steps[-1][1])
-    if column is not None:  # of several learners, by their weights in the blend
+    if column is not None:  # several learners: their average, by weights in the blend
         column = column @ getattr(model, "learner_weights_", np.full(column.shape[1], 1 / column.shape[1]))
     return model, bags, column
 
@@ -187,7 +187,7 @@ class Explanation(Table):
         """Return the columns of `table`, a row per instance: bag id, position in the bag from 0, and its numbers.
 
         For bags from a table there are also the ``row`` in the table and the columns kept on loading. The column of ids
-        has its name in the table, and positions include dropped rows.
+        has its name in that table, and ``row`` counts its rows, also those dropped on loading.
         """
         first = self.bags.expand(self.bags.offsets[:-1])
         numbers = {name: getattr(self, name) for name in SINGULAR if getattr(self, name) is not None}
@@ -233,8 +233,8 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
         explained.
     bags : Bags
     kind : {"auto", "contributions", "weights", "leave-one-out"}
-        "auto" is the first of the three that the method supports. The result has all numbers that the method provides,
-        for any kind, but effects only for "leave-one-out".
+        "auto" is the first of the three that the method supports. Whatever the kind, the result has all numbers that
+        the method provides; effects are computed only for "leave-one-out".
     max_instances : int
         Size of the largest bag that leave-one-out accepts; a bag of L instances is predicted L times.
     n_jobs : int, optional
@@ -258,7 +258,7 @@ def explain(model, bags, *, kind: str = "auto", max_instances: int = MAX_INSTANC
     refuse_several_targets(model, "explain")
     model, bags = unwrapped(model), check_bags(bags, allow_missing=True, allow_weights=True, apart=True)
     predictions = np.asarray(model.predict(bags), dtype=np.float64)
-    bags = compared(bags)  # by predict, which has warned
+    bags = compared(bags)  # `predict` has compared them with the training range
     values = instance_values(model, bags)
     offered = [name for name in KINDS if name == "leave-one-out" or values[name] is not None]
     kind = offered[0] if kind == "auto" else kind
@@ -307,7 +307,7 @@ def leave_one_out(model, bags: Bags, predictions: np.ndarray, *, max_instances: 
 
 
 def without_each(bags: Bags, left_out: np.ndarray) -> Bags:
-    """Return for each instance its bag without it; it must not be the only instance with positive weight."""
+    """Return, for each instance, the bag without it; another instance of the bag must have positive weight."""
     which = np.searchsorted(bags.offsets, left_out, side="right") - 1
     whole = bags[which]
     gone = whole.offsets[:-1] + left_out - bags.offsets[which]

@@ -101,7 +101,7 @@ def by_target(model) -> dict:
 
 
 def no_intervals(model, level: float | None) -> str | None:
-    """Return the reason why predictions have no intervals, or None if they have or if a level is given."""
+    """Return why predictions have no intervals, or None; `predict_interval` checks a given level."""
     if hasattr(model, "target_names_"):
         return next(filter(None, (no_intervals(estimator, level) for estimator in model.estimators_)), None)
     if not hasattr(model, "predict_interval"):

@@ -29,7 +29,7 @@ def sample(n_bags: int = 24, *, n_features: int = 3, random_state: int = 0, **op
 
 
 def expect_finite(values, when: str = "", *, y=None) -> None:
-    """Assert that predictions are finite and, given the targets, that their range is below 1,000 times that of them."""
+    """Assert that predictions are finite and, given the targets, range over less than 1,000 times as much."""
     assert np.isfinite(values).all(), f"predictions are not finite{when and f' for {when}'}"
     assert y is None or np.ptp(values) < 1e3 * np.ptp(y), f"predictions explode for {when}"
 
@@ -64,7 +64,7 @@ def check_parameters(estimator):
     before = shown(estimator)
     assert shown(clone(estimator)) == before, "clone differs"
     same = clone(estimator).set_params(**estimator.get_params(deep=False))
-    assert shown(same) == before, "set_params of what get_params gave changes a parameter"
+    assert shown(same) == before, "set_params(**get_params()) changes a parameter"
     expect_refusal(lambda: clone(estimator).set_params(no_such_parameter=1), "no_such_parameter")
     assert shown(estimator.fit(*sample())) == before, "fit changed a parameter"
 
@@ -142,7 +142,8 @@ def check_bag_weights(estimator):
     weighted = clone(estimator).fit(bags, y, sample_weight=weights).predict(bags)
     assert not np.array_equal(weighted, plain), "the weights have no effect"
     spoilt = clone(estimator).fit(bags, np.where(weights > 0, y, 1e6), sample_weight=8.0 * weights).predict(bags)
-    expect_close(spoilt, weighted, y, "the target of a bag of weight zero matters, or the unit of weights", 1e-9)
+    text = "predictions depend on the target of a bag of weight zero, or on the unit of weights"
+    expect_close(spoilt, weighted, y, text, 1e-9)
     expect_refusal(lambda: estimator.fit(bags, y, sample_weight=np.ones(23)), "one entry per bag (24)")
     for bad in (-1.0, np.nan):
         wrong = np.where(np.arange(24) == 3, bad, 1.0)
@@ -279,7 +280,7 @@ def check_number_types(estimator):
     whole = Bags(np.round(10 * bags.instances).astype(int), bags.offsets)
     expect_finite(clone(estimator).fit(whole, np.round(10 * y).astype(int)).predict(whole), "whole numbers")
     listed = clone(estimator).fit([bag.tolist() for bag in bags], y.tolist()).predict([bag.tolist() for bag in bags])
-    expect_close(listed, clone(estimator).fit(bags, y).predict(bags), y, "lists are not what arrays are")
+    expect_close(listed, clone(estimator).fit(bags, y).predict(bags), y, "lists give other predictions than arrays")
 
 
 def check_layouts_of_arrays(estimator):
