@@ -7,6 +7,8 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 ROOT = str(Path(__file__).parents[2])  # so that a new interpreter finds tests.helpers
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NO_COLOR": "1", "COLUMNS": "500"}
 ENVIRONMENT["PYTHONPATH"] = os.pathsep.join([ROOT, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -28,6 +30,8 @@ def files_of_at_most(size: int):
 def as_nobody():
     """Drop the rights of root, if any, because permissions do not apply to root."""
     is_root = os.geteuid() == 0
+    if is_root and not all(folder.stat().st_mode & 0o001 for folder in Path(ROOT, "src").parents):
+        pytest.skip("other users cannot enter a folder above the checkout, so modules could not be imported")
     if is_root:
         os.seteuid(65534)
     try:

@@ -91,5 +91,5 @@ def test_the_paper_preset_warns_of_predictions_far_outside_those_of_training():
     low, high = model[-1].feature_range_in_[:, 0]
     inside, outside = (bw.from_arrays([np.full((3, 1), high + part * (high - low))]) for part in (0.05, 0.2))
     model[-1].predict(inside)
-    with pytest.warns(UserWarning, match=r"bag 0 has instance predictions of up to .*use KernelMean\(beyond='clip'\)"):
+    with pytest.warns(UserWarning, match=r"bag 0 has instance predictions of up to .*Use KernelMean\(beyond='clip'\)"):
         model[-1].predict(outside)
